@@ -16,7 +16,8 @@ WORKDIR /src
 # .dockerignore lists what is copied. funnel.so needs only Go's own library: no modules.
 COPY . .
 ARG COMMIT=
-RUN GOPROXY=off FUNNEL_COMMIT=$COMMIT ./build.sh build
+ARG VERSION=
+RUN GOPROXY=off FUNNEL_COMMIT=$COMMIT FUNNEL_TAG=v$VERSION ./build.sh build
 
 FROM ${BASE}
 COPY --from=build /src/funnel.so /usr/local/lib/redis/funnel.so

@@ -79,7 +79,8 @@ func TestTour(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, client.FlushAll(t.Context()).Err())
 			for pair := range slices.Chunk(strings.Split(strings.TrimSpace(transcript), "\n"), 2) {
-				command, reply := strings.TrimPrefix(strings.TrimSpace(pair[0]), "> "), strings.TrimSpace(pair[1])
+				command := strings.TrimPrefix(strings.TrimSpace(pair[0]), "> ")
+				reply := strings.TrimSpace(pair[1])
 				require.Equal(t, reply, servertest.Try(client, command), command)
 			}
 		})

@@ -33,7 +33,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(folder)
 	programs = folder
-	if output, err := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+	output, err := exec.Command("go", "build", "-o", folder+string(filepath.Separator), "./...").CombinedOutput()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the examples: %v\n%s", err, output)
 		return 1
 	}
@@ -52,7 +53,11 @@ type process struct {
 // start starts an example against the server. The end of the test kills it.
 func start(t *testing.T, name string, server *servertest.Server, arguments ...string) *process {
 	folder := t.TempDir()
-	p := &process{stdout: filepath.Join(folder, "stdout"), stderr: filepath.Join(folder, "stderr"), ended: make(chan struct{})}
+	p := &process{
+		stdout: filepath.Join(folder, "stdout"),
+		stderr: filepath.Join(folder, "stderr"),
+		ended:  make(chan struct{}),
+	}
 	stdout, err := os.Create(p.stdout)
 	require.NoError(t, err)
 	stderr, err := os.Create(p.stderr)
@@ -126,7 +131,8 @@ func tokensUsed(t *testing.T, output, tenant string, answers int) (tokens int) {
 
 // requireBooked requires that a tenant has used so much of its budgets, and that it holds no slot.
 func requireBooked(t *testing.T, server *servertest.Server, tenant string, requests, tokens int) {
-	key, client := "example:llm:{"+tenant+"}:", server.Client(t)
+	key := "example:llm:{" + tenant + "}:"
+	client := server.Client(t)
 	result, err := limiter.New(client).Peek(t.Context(), key+"requests", limiter.PerMinute(60).WithCapacity(10))
 	require.NoError(t, err)
 	require.Equal(t, 10-requests, result.Remaining)
@@ -143,7 +149,8 @@ func requireBooked(t *testing.T, server *servertest.Server, tenant string, reque
 // tokens that its other requests give back.
 func TestLLM(t *testing.T) {
 	t.Parallel()
-	server, slots := servertest.Start(t, servertest.Options{}), "example:llm:{chatty}:slots"
+	server := servertest.Start(t, servertest.Options{})
+	slots := "example:llm:{chatty}:slots"
 	client := server.Client(t)
 	later := float64(time.Now().Add(time.Hour).UnixMilli())
 	for holder := range 5 {

@@ -24,7 +24,8 @@ const webapiPrefix = "example:webapi:"
 // startWebAPI returns the process and the URLs of its two sites. Each connection is a proxy that it
 // trusts.
 func startWebAPI(t *testing.T, server *servertest.Server, arguments ...string) (p *process, public, internal string) {
-	arguments = append([]string{"-listen", "127.0.0.1:0", "-internal", "127.0.0.1:0", "-trust", "127.0.0.0/8"}, arguments...)
+	own := []string{"-listen", "127.0.0.1:0", "-internal", "127.0.0.1:0", "-trust", "127.0.0.0/8"}
+	arguments = append(own, arguments...)
 	p = start(t, "webapi", server, arguments...)
 	public = p.find(t, `serving site=public address=(\S+)`)[1]
 	return p, public, p.find(t, `serving site=internal address=(\S+)`)[1]
@@ -65,8 +66,8 @@ func usedInTheMonth(t *testing.T, server *servertest.Server) int {
 	return 20_000 - month.Remaining
 }
 
-// A customer's requests and logins are counted in Redis. The internal site tells what is used, who
-// refuses, and who says so, and its button gives an account back to its owner.
+// A customer's requests and logins are counted in Redis. The internal site tells what is used,
+// which limit refuses, and whether Redis says so. Its button gives an account back to its owner.
 func TestWebAPI(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartModule(t)
@@ -90,7 +91,8 @@ func TestWebAPI(t *testing.T) {
 	require.Equal(t, []int{401, 401, 401, 429}, statuses)
 	require.Equal(t, http.StatusUnauthorized, guess(t, public, "192.0.2.2"), "another client")
 	_, body = askAs(t, "", internal+"/customers/acme?address=192.0.2.1")
-	require.Regexp(t, `class="refuses">\s*<td>login<td>at most 5 in any 15m0s, .*<td>3<td>0<td>for \S+<td>15m0s<td>Redis`, body)
+	require.Regexp(t, `class="refuses">\s*<td>login<td>at most 5 in any 15m0s, .*`+
+		`<td>3<td>0<td>for \S+<td>15m0s<td>Redis`, body)
 	_, body = postForm(t, internal+"/customers/acme/reset", "",
 		url.Values{"policy": {"login"}, "address": {"192.0.2.1"}})
 	require.Contains(t, body, "Why is acme limited?", "the page that it leads back to")

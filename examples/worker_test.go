@@ -16,7 +16,8 @@ import (
 
 // mailsSent returns how many mails a worker has sent so far.
 func mailsSent(t *testing.T, p *process) (mails int) {
-	for _, match := range regexp.MustCompile(`job \d+: (\d+) of \d+ mails`).FindAllStringSubmatch(printed(t, p.stdout), -1) {
+	line := regexp.MustCompile(`job \d+: (\d+) of \d+ mails`)
+	for _, match := range line.FindAllStringSubmatch(printed(t, p.stdout), -1) {
 		sent, err := strconv.Atoi(match[1])
 		require.NoError(t, err)
 		mails += sent
@@ -27,7 +28,8 @@ func mailsSent(t *testing.T, p *process) (mails int) {
 // Two processes with three workers each send 25 mails: 8 at once, and 4 a second. Here by script.
 func TestWorkersShareALimit(t *testing.T) {
 	t.Parallel()
-	server, began := servertest.Start(t, servertest.Options{}), time.Now()
+	server := servertest.Start(t, servertest.Options{})
+	began := time.Now()
 	first := start(t, "worker", server, "-add", "3", "-name", "first")   // jobs of 1, 6 and 11 mails
 	second := start(t, "worker", server, "-add", "2", "-name", "second") // of 1 and 6
 	servertest.Eventually(t, "all mails are sent", func() bool { return mailsSent(t, first)+mailsSent(t, second) == 25 })

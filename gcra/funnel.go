@@ -156,8 +156,8 @@ func (f *Funnel) Peek(now int64) error {
 }
 
 // Charge accounts for tokens that were used, whatever the funnel holds: the new TAT is max(now,
-// TAT) + T*quantity, so the funnel may become overfull, and a quantity above the capacity is fine.
-// Limited then says that the funnel is overfull, and Wait for how long.
+// TAT) + T*quantity. So the funnel may become overfull, and a quantity above the capacity is fine.
+// Limited then says that the funnel is overfull, and Wait says for how long.
 //
 //go:nosplit
 func (f *Funnel) Charge(now int64) error {
@@ -175,7 +175,7 @@ func (f *Funnel) Charge(now int64) error {
 
 // Refund gives tokens back: the new TAT is TAT - T*quantity, but never less than now, because
 // tokens that have leaked cannot be given back. Limited says that the funnel is still overfull, and
-// Wait for how long.
+// Wait says for how long.
 //
 // The receipt is the NewTAT of the call that took the tokens. With a receipt, the refund gives back
 // only the tokens that have not leaked: at most receipt - now. The key then holds the same TAT as

@@ -111,7 +111,7 @@ func TestReserve(t *testing.T) {
 }
 
 // A caller that can wait takes tokens ahead of time, and is told when it is its turn. A caller that
-// cannot wait long enough is told after which time the same question is answered by yes.
+// cannot wait long enough is told how long to wait before the same call is allowed.
 func TestReserveAhead(t *testing.T) {
 	test(t, []call{
 		{
@@ -127,7 +127,7 @@ func TestReserveAhead(t *testing.T) {
 			name: "limited says when the max wait will do", tat: now + 12*second, quantity: 1, maxWait: second,
 			want: decision.Decision{Limited: true, Wait: 2 * second, ResetAfter: 12 * second}, newTAT: now + 12*second,
 		}, {
-			name: "behind those who wait already", tat: now + 12*second, quantity: 1, maxWait: most,
+			name: "behind callers that wait already", tat: now + 12*second, quantity: 1, maxWait: most,
 			want: decision.Decision{Wait: 3 * second, ResetAfter: 13 * second}, newTAT: now + 13*second,
 		}, {
 			name: "a max wait below 0 counts as 0", tat: now + 10*second, quantity: 1, maxWait: -second,

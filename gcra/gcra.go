@@ -63,8 +63,8 @@ type Rate struct {
 // reported as [ErrCapacity], [ErrCount] and [ErrPeriod].
 //
 // The emission interval is period/count rounded down to the nanosecond, so a funnel never leaks
-// slower than asked. [ErrEmissionInterval] says that it would be below one nanosecond,
-// [ErrTolerance] that a full funnel would take 2^63 nanoseconds (292 years) or more to drain.
+// slower than asked. [ErrEmissionInterval] says that it would be below one nanosecond.
+// [ErrTolerance] says that a full funnel would take 2^63 nanoseconds (292 years) or more to drain.
 //
 //go:nosplit
 func NewRate(capacity, count, period int64) (Rate, error) {

@@ -16,7 +16,8 @@ import (
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
 // line overrides it.
 func init() {
-	if err := flag.Set("rapid.checks", "2000"); err != nil {
+	err := flag.Set("rapid.checks", "2000")
+	if err != nil {
 		panic(err)
 	}
 }
@@ -75,7 +76,8 @@ func TestReservationsKeepTheBound(t *testing.T) {
 // limited. If asking again never helps, the quantity is above the capacity.
 func TestWaitIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r, maxWait := drawRate(t), drawMaxWait(t)
+		r := drawRate(t)
+		maxWait := drawMaxWait(t)
 		f := funnelOf(t, r, drawTAT(t), drawQuantity(t))
 		require.NoError(t, f.Reserve(now, maxWait))
 		wait := f.Wait
@@ -93,7 +95,8 @@ func TestWaitIsExact(t *testing.T) {
 // Remaining is what can be taken now: that many tokens fit, and one more does not.
 func TestRemainingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r, tat := drawRate(t), drawTAT(t)
+		r := drawRate(t)
+		tat := drawTAT(t)
 		f := funnelOf(t, r, tat, 1)
 		require.NoError(t, f.Peek(now))
 		remaining := f.Remaining
@@ -109,7 +112,9 @@ func TestRemainingIsExact(t *testing.T) {
 // Take does what reservations of one token each would do, up to the first that is limited.
 func TestTakeIsRepeatedReserve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r, tat, quantity := drawRate(t), drawTAT(t), drawQuantity(t)
+		r := drawRate(t)
+		tat := drawTAT(t)
+		quantity := drawQuantity(t)
 		request, err := r.RequestUpTo(quantity)
 		require.NoError(t, err)
 		take := gcra.Funnel{Request: request, TAT: tat}
@@ -132,12 +137,13 @@ func TestTakeIsRepeatedReserve(t *testing.T) {
 	})
 }
 
-// A refund by receipt leaves what the key would hold if the call had taken that much less, however
-// many callers have come since, as long as none of them gave back. Right after the call, it took
-// nothing then.
+// A refund by receipt leaves what the key would hold if the call had taken that much less. It does
+// not matter how many calls came in between, as long as none of them gave back. Right after the
+// call, the key is then as if the call had taken nothing.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r, before := drawRate(t), drawTAT(t)
+		r := drawRate(t)
+		before := drawTAT(t)
 		call := funnelOf(t, r, before, drawQuantity(t))
 		require.NoError(t, call.Charge(now))
 		receipt, tat, at := call.NewTAT, call.NewTAT, now

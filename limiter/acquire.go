@@ -13,6 +13,7 @@ import (
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/line"
 	"funnel/limiter/internal/redis"
+	"funnel/limiter/internal/wait"
 )
 
 // An Acquirer takes slots as [Limiter.TryAcquire] does: a [Limiter], or a wrapper of one.
@@ -46,32 +47,32 @@ func (l *Limiter) TryAcquire(ctx context.Context, rows ...Row) (*Acquisition, er
 // the line. Other errors are [ErrNeverFits], [ErrTooManyWaiting], and the cause if ctx is done. A
 // caller that gives up leaves no slot behind.
 //
-// If Redis does not answer, all who stand in the line are answered, each as [OnFailure] says: with
-// FailLocal they get slots of this process in the order of asking, and with [FailClosed] they ask
-// again each second.
+// If Redis does not answer, [OnFailure] answers all callers in the line. With [FailLocal] they get
+// slots of this process in the order of asking. With [FailClosed] they ask again each second.
 func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error) {
-	q := l.newAttempt(rows)
-	if l.maxWait == 0 || l.isHopeless(q) {
-		return l.acquireNow(ctx, q)
+	inv := l.newAttempt(rows)
+	if l.maxWait == 0 || l.isHopeless(inv) {
+		return l.acquireNow(ctx, inv)
 	}
-	slots, requests := q.slots(), q.requests()
+	slots, requests := inv.slots(), inv.requests()
 	place, leave := l.lines.join(slots, requests, l.maxWaiting)
 	if place == nil {
-		q.rejected = fmt.Errorf("%w: key %q: %d callers wait already", ErrTooManyWaiting, slots[0].key, l.maxWaiting)
-		got, _, err := l.attempt(ctx, q)
+		inv.rejected = fmt.Errorf("%w: key %q: %d callers wait already", ErrTooManyWaiting, slots[0].key, l.maxWaiting)
+		got, _, err := l.attempt(ctx, inv)
 		return got, err
 	}
 	defer leave()
-	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, waitsNoLonger(slots[0].key, noSlot, slotWait, l.maxWait))
+	tooLong := waitsNoLonger(slots[0].key, noSlot, wait.ForSlot, l.maxWait)
+	within, cancel := context.WithTimeoutCause(ctx, l.maxWait, tooLong)
 	defer cancel()
 	for {
 		turn, err := place.Await(within)
-		q = l.newAttempt(rows)
-		q.waited, q.behind, q.Failure = turn.Waited, turn.Behind, turn.Failure
+		inv = l.newAttempt(rows)
+		inv.waited, inv.behind, inv.Failure = turn.Waited, turn.Behind, turn.Failure
 		if err != nil {
-			q.rejected = err
+			inv.rejected = err
 		}
-		got, unanswered, err := l.attempt(ctx, q)
+		got, unanswered, err := l.attempt(ctx, inv)
 		if unanswered != nil && turn.Failure == nil { // those who joined since do not get the same answer
 			place.Failed(unanswered)
 		}
@@ -88,11 +89,11 @@ func (l *Limiter) Acquire(ctx context.Context, rows ...Row) (*Acquisition, error
 const noSlot = "no slot has come free"
 
 // acquireNow asks once, for a caller that does not wait.
-func (l *Limiter) acquireNow(ctx context.Context, q *query) (*Acquisition, error) {
-	got, _, err := l.attempt(ctx, q)
+func (l *Limiter) acquireNow(ctx context.Context, inv *invocation) (*Acquisition, error) {
+	got, _, err := l.attempt(ctx, inv)
 	if err == nil && got.Limited() {
 		_, err = got.due(0)
-		err = cmp.Or(err, waitsNoLonger(got.firstSlots().Key, noSlot, slotWait, 0))
+		err = cmp.Or(err, waitsNoLonger(got.firstSlots().Key, noSlot, wait.ForSlot, 0))
 	}
 	return got, err
 }
@@ -145,7 +146,7 @@ func (a *Acquisition) due(maxWait time.Duration) (time.Duration, error) {
 	case due > maxWait:
 		return 0, waitsNoLonger(slowest.Key, tokensLate(due), due, maxWait)
 	}
-	return max(due, pause(lacking, maxWait)), nil
+	return max(due, untilRetry(lacking, maxWait)), nil
 }
 
 // lacking returns the rows whose wait counts: tokens, and slots that FailClosed has refused. The
@@ -183,18 +184,18 @@ var errNoSlotsRow = errors.New("limiter: a call that acquires needs at least one
 
 // newAttempt returns a call for slots, and for tokens with them. Its holder is new: a reply that
 // says that the holder has a slot tells that an earlier copy of the same command was executed.
-func (l *Limiter) newAttempt(rows []Row) *query {
-	q := newQuery(call.Reserve, len(rows))
-	q.addRows(l, rows, rand.Text())
-	if len(q.slots()) == 0 {
-		q.rejectInvalid(errNoSlotsRow)
+func (l *Limiter) newAttempt(rows []Row) *invocation {
+	inv := newInvocation(call.Reserve, len(rows))
+	inv.addRows(l, rows, rand.Text())
+	if len(inv.slots()) == 0 {
+		inv.rejectInvalid(errNoSlotsRow)
 	}
-	return q
+	return inv
 }
 
 // slots returns the rows of slots.
-func (q *query) slots() (slots []slotsRow) {
-	for _, result := range q.results {
+func (inv *invocation) slots() (slots []slotsRow) {
+	for _, result := range inv.results {
 		if result.Slots != (Slots{}) {
 			slots = append(slots, slotsRow{result.Key, result.Slots})
 		}
@@ -203,8 +204,8 @@ func (q *query) slots() (slots []slotsRow) {
 }
 
 // requests returns the rows of tokens.
-func (q *query) requests() (requests []Request) {
-	for _, result := range q.results {
+func (inv *invocation) requests() (requests []Request) {
+	for _, result := range inv.results {
 		if result.Slots == (Slots{}) {
 			requests = append(requests, Request{result.Key, result.Limit, result.Quantity})
 		}
@@ -213,8 +214,8 @@ func (q *query) requests() (requests []Request) {
 }
 
 // isHopeless reports whether no waiting helps: the call is wrong, or can never be allowed.
-func (l *Limiter) isHopeless(q *query) bool {
-	return q.rejected != nil || slices.ContainsFunc(q.Rows, func(row backend.Row) bool {
+func (l *Limiter) isHopeless(inv *invocation) bool {
+	return inv.rejected != nil || slices.ContainsFunc(inv.Rows, func(row backend.AskedRow) bool {
 		return row.NeverFits() || row.HasEnded(l.wall())
 	})
 }
@@ -222,11 +223,11 @@ func (l *Limiter) isHopeless(q *query) bool {
 // attempt asks once. Unanswered is why Redis has not answered about any of the slots: that concerns
 // callers who wait behind this one, too, unlike an error reply, and unlike a failure of the node
 // that has some of the tokens.
-func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unanswered, err error) {
+func (l *Limiter) attempt(ctx context.Context, inv *invocation) (got *Acquisition, unanswered, err error) {
 	taken := time.Now()
-	reply, err := l.decide(ctx, q)
-	for i := range q.Rows {
-		if q.Rows[i].Kind != call.Slots || !reply.Has(i) {
+	reply, err := l.decide(ctx, inv)
+	for i := range inv.Rows {
+		if inv.Rows[i].Kind != call.Slots || !reply.Has(i) {
 			continue
 		}
 		// The cause of ctx, an error reply, and a call that this process has not sent concern
@@ -239,5 +240,5 @@ func (l *Limiter) attempt(ctx context.Context, q *query) (got *Acquisition, unan
 		}
 		unanswered = cmp.Or(unanswered, cause)
 	}
-	return l.newAcquisition(ctx, q, &reply, taken), unanswered, err
+	return l.newAcquisition(ctx, inv, &reply, taken), unanswered, err
 }

@@ -1,5 +1,5 @@
-// An Acquisition holds several slots as one: all or none are taken, renewed together, and given
-// back if one is lost. Callers wait in a line for each set of slots.
+// An Acquisition takes several slots, all or none, and renews them together. If one is lost, it
+// gives the others back. Callers wait in a line for each set of slots.
 
 package limiter_test
 
@@ -35,6 +35,10 @@ func TestSeveralSlotsAtOnce(t *testing.T) {
 		l := limiter.New(client, limiter.WithSource(source))
 		held := map[string]*limiter.Acquisition{}
 		minute := limiter.Request{Key: "{org}:minute", Limit: fifteenPerDay, Quantity: 5}
+		sixOf := func(request limiter.Request) limiter.Request {
+			request.Quantity = 6
+			return request
+		}
 		for _, step := range []struct {
 			name    string
 			release string
@@ -46,14 +50,14 @@ func TestSeveralSlotsAtOnce(t *testing.T) {
 			{"second", "", []limiter.Row{ofKey2, ofOrg}, "ok 1 0, ok 1 0"},
 			{"the organisation is full", "", []limiter.Row{ofOrg}, "limited 0 0"},
 			{"third", "first", []limiter.Row{ofKey1, ofOrg, minute}, "ok 1 0, ok 1 0, ok 5 5"},
-			{"too few tokens", "second", []limiter.Row{ofKey2, ofOrg, limiter.Request{Key: minute.Key, Limit: fifteenPerDay, Quantity: 6}},
-				"ok 0 1, ok 0 1, limited 0 5"},
+			{"too few tokens", "second", []limiter.Row{ofKey2, ofOrg, sixOf(minute)}, "ok 0 1, ok 0 1, limited 0 5"},
 		} {
 			require.NoError(t, held[step.release].Release(t.Context()), step.name)
 			got, err := l.TryAcquire(t.Context(), step.rows...)
-			require.NoError(t, err, step.name)
-			require.Equal(t, step.want, describe(got.Results...), step.name)
-			require.Equal(t, strings.Contains(step.want, "limited"), got.Limited(), step.name)
+			state := fmt.Sprintf("%s: %+v: %+v", step.name, step.rows, got.Results)
+			require.NoError(t, err, state)
+			require.Equal(t, step.want, describe(got.Results...), state)
+			require.Equal(t, strings.Contains(step.want, "limited"), got.Limited(), state)
 			held[step.name] = got
 			if got.Limited() {
 				wait := time.Second // for a slot, nobody knows better
@@ -177,11 +181,12 @@ func TestAcquisitionsNeedSlots(t *testing.T) {
 	l := limiter.NewLocal()
 	tokens := limiter.Request{Key: "tokens", Limit: fifteenPerDay, Quantity: 1}
 	for name, rows := range map[string][]limiter.Row{"no rows": nil, "tokens alone": {tokens}} {
-		for _, method := range []func(context.Context, ...limiter.Row) (*limiter.Acquisition, error){l.TryAcquire, l.Acquire} {
-			got, err := method(t.Context(), rows...)
-			require.ErrorIs(t, err, limiter.ErrInvalid, name)
-			require.True(t, got.Limited(), name)
-		}
+		tried, err := l.TryAcquire(t.Context(), rows...)
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.True(t, tried.Limited(), name)
+		waited, err := l.Acquire(t.Context(), rows...)
+		require.ErrorIs(t, err, limiter.ErrInvalid, name)
+		require.True(t, waited.Limited(), name)
 	}
 	_, err := l.TryAcquire(t.Context(), tokens)
 	require.ErrorContains(t, err, "needs at least one row of slots: for tokens alone, use AllowAll or WaitAll")
@@ -207,7 +212,7 @@ func TestSlotsOnANodeThatDies(t *testing.T) {
 				refunds.Add(1)
 			}
 			row := []any{int64(0), int64(1), int64(0), "0", "9", held}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			answer(command, []any{int64(0), "0", []any{row}})
 			return nil
 		}}
 		l := limiter.New(client, limiter.WithSource(limiter.FromModule))
@@ -309,7 +314,8 @@ func TestRingWhoseShardsChange(t *testing.T) {
 			defer decide()
 		case strings.Contains(words, full):
 			<-decided
-			ring.SetAddrs(map[string]string{"one": one.Addr(), "two": two.Addr()}) // between the decision and its refund
+			// Between the decision and its refund.
+			ring.SetAddrs(map[string]string{"one": one.Addr(), "two": two.Addr()})
 		}
 		return send()
 	}}, limiter.WithHook(func(_ context.Context, event limiter.Event) {
@@ -410,7 +416,8 @@ func TestEventOfAnUndoneQuota(t *testing.T) {
 	})
 }
 
-// A client that sets no deadlines on its connections is not waited for in the caller's goroutine.
+// If the client sets no deadlines on its connections, another goroutine sends the command: the
+// caller does not wait longer than the time-out.
 func TestClientWithoutDeadlines(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*redis.Options){

@@ -111,7 +111,8 @@ func TestAtMost(t *testing.T) {
 	require.Equal(t, 7, limiter.Daily(7, time.UTC).Max())
 	require.True(t, logins == limiter.AtMost(5, 15*time.Minute, 3))
 	odd := limiter.AtMost(9, 100, 3)
-	require.Equal(t, []any{7, 7 * 15 * time.Nanosecond}, []any{odd.Count, odd.Period}, "15 ns is 100 ns / 7, rounded up")
+	require.Equal(t, []any{7, 7 * 15 * time.Nanosecond}, []any{odd.Count, odd.Period},
+		"15 ns is 100 ns / 7, rounded up")
 	inEachWay(t, func(t *testing.T, _ limiter.Source, rdb limiter.Client) {
 		l := withWall(rdb, 0)
 		for range 3 {
@@ -124,16 +125,16 @@ func TestAtMost(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // 3 at once, 2 more within 15 minutes, and the next on the quarter
 		l, began := limiter.NewLocal(), time.Now()
-		for _, after := range []int{0, 0, 0, 5, 10, 15} {
+		for i, after := range []int{0, 0, 0, 5, 10, 15} {
 			require.NoError(t, l.Wait(t.Context(), "ann", logins))
-			require.Equal(t, time.Duration(after)*time.Minute, time.Since(began))
+			require.Equal(t, time.Duration(after)*time.Minute, time.Since(began), "login %d of %v", i, logins)
 		}
 	})
 }
 
 func TestWrongAtMost(t *testing.T) {
 	t.Parallel()
-	const minute = time.Minute
+	const minute, years100 = time.Minute, 876_000 * time.Hour
 	logins := limiter.AtMost(5, minute, 3)
 	changed := logins
 	changed.Capacity = 4
@@ -142,15 +143,15 @@ func TestWrongAtMost(t *testing.T) {
 		"at most 5 in any 1m0s, 7 at once: burst must be from 1 to 5, not 7":         limiter.AtMost(5, minute, 7),
 		"at most 5 in any 1m0s, 0 at once: burst must be from 1 to 5, not 0":         limiter.AtMost(5, minute, 0),
 		"at most 5 in any 0s, 3 at once: d must be from 1ns to 876000h0m0s, not 0s":  limiter.AtMost(5, 0, 3),
-		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8": limiter.AtMost(5, 876_000*time.Hour+1, 3),
+		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8": limiter.AtMost(5, years100+1, 3),
 		"at most 5 in any 1m0s, 3 at once: a limit of AtMost must stay as it is":     logins.WithCapacity(3),
 		"3 at once: a limit of AtMost must stay as it is: use its third argument":    changed,
-		"too large together for count":                                               limiter.AtMost(1e9, 876_000*time.Hour, 1e9),
+		"too large together for count":                                               limiter.AtMost(1e9, years100, 1e9),
 	} {
 		require.Error(t, limit.Validate(), want)
 		_, err := limiter.NewLocal().Allow(t.Context(), "key", limit)
 		require.ErrorIs(t, err, limiter.ErrInvalid, want)
 		require.ErrorContains(t, err, want)
 	}
-	require.NoError(t, limiter.AtMost(5, 876_000*time.Hour, 3).Validate())
+	require.NoError(t, limiter.AtMost(5, years100, 3).Validate())
 }

@@ -37,7 +37,8 @@ func TestChargeAll(t *testing.T) {
 			{0, 0, "ok 0 0, ok 0 0", []bool{true, false}}, // to charge nothing of a quota is never too much
 		} {
 			client.trips.Store(0)
-			results, err := l.ChargeAll(t.Context(), limiter.Request{Key: "{a}funnel", Limit: fifteenPerDay, Quantity: step.funnel},
+			results, err := l.ChargeAll(t.Context(),
+				limiter.Request{Key: "{a}funnel", Limit: fifteenPerDay, Quantity: step.funnel},
 				limiter.Request{Key: "{a}quota", Limit: quota, Quantity: step.quota})
 			state := fmt.Sprintf("%+v: %+v", step, results)
 			require.NoError(t, err, state)
@@ -74,7 +75,7 @@ func TestChargeAllWithoutANode(t *testing.T) {
 		if strings.Contains(fmt.Sprintln(command.Args()...), "{dead}") {
 			return errors.New("no route to host")
 		}
-		command.(*redis.Cmd).SetVal(allowed)
+		answer(command, allowed)
 		return nil
 	}}, limiter.WithSource(limiter.FromModule))
 	request := func(key string) limiter.Request { return limiter.Request{Key: key, Limit: fifteenPerDay, Quantity: 1} }
@@ -89,8 +90,10 @@ func TestSettleAll(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
 		l, quota := limiter.New(client, limiter.WithSource(source)), limiter.Until(1000, time.Now().Add(time.Hour))
-		results, err := l.AllowAll(t.Context(), limiter.Request{Key: "{a}funnel", Limit: fifteenPerDay, Quantity: 5},
-			limiter.Request{Key: "{a}quota", Limit: quota, Quantity: 100}, limiter.Request{Key: "{a}as taken", Limit: quota, Quantity: 7})
+		results, err := l.AllowAll(t.Context(),
+			limiter.Request{Key: "{a}funnel", Limit: fifteenPerDay, Quantity: 5},
+			limiter.Request{Key: "{a}quota", Limit: quota, Quantity: 100},
+			limiter.Request{Key: "{a}as taken", Limit: quota, Quantity: 7})
 		require.NoError(t, err)
 		after, err := l.SettleAll(t.Context(), results, []int{2, 1500, 7})
 		require.NoError(t, err)
@@ -108,7 +111,8 @@ func TestSettleAll(t *testing.T) {
 func TestWrongSettleAll(t *testing.T) {
 	t.Parallel()
 	l := limiter.NewLocal()
-	const text = "limiter: SettleAll needs 1 to 64 Results, and a number of used tokens for each: got %d Results and %d numbers"
+	const text = "limiter: SettleAll needs 1 to 64 Results, and a number of used tokens for each: " +
+		"got %d Results and %d numbers"
 	for _, c := range [][2]int{{0, 0}, {1, 0}, {2, 3}, {65, 65}} {
 		after, err := l.SettleAll(t.Context(), make(limiter.Results, c[0]), make([]int, c[1]))
 		require.ErrorIs(t, err, limiter.ErrInvalid)

@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 		{"all", load(slices.Concat(cluster.Primaries[1:], cluster.Replicas[1:])...), []limiter.Source{module}, "cl.peek"},
 	} {
 		step.prepare()
-		connect := func() *limiter.Limiter { // which has not asked the servers yet
+		connect := func() *limiter.Limiter { // a Limiter that has not asked the servers yet
 			return limiter.New(cluster.Client(t), limiter.OnFailure(limiter.FailOpen))
 		}
 		for i := range 8 {
@@ -49,10 +49,12 @@ func TestCluster(t *testing.T) {
 				command             string
 				quantity, remaining int
 			}{{"reserve", 5, 10}, {"charge", 3, 7}, {"refund", 1, 8}, {"peek", 1, 8}, {"take", 20, 0}} {
-				result, err := methods[call.command](connect(), fmt.Sprint(step.name, i), call.quantity)
-				require.NoError(t, err, step.name)
-				require.Equal(t, call.remaining, result.Remaining, step.name)
-				require.Contains(t, step.sources, result.Source, step.name)
+				key := fmt.Sprint(step.name, i)
+				result, err := methods[call.command](connect(), key, call.quantity)
+				state := fmt.Sprintf("%s have the module: %s of %d of %s: %+v", step.name, call.command, call.quantity, key, result)
+				require.NoError(t, err, state)
+				require.Equal(t, call.remaining, result.Remaining, state)
+				require.Contains(t, step.sources, result.Source, state)
 			}
 		}
 		a := limiter.Request{"{" + step.name + "}a", fifteenPerDay, 1}

@@ -77,13 +77,18 @@
 // A caller whose deadline is before the time-out leaves at once when its context is done. When the
 // answer comes, what the call took is given back: tokens by their receipt, slots by their holder.
 // Charges are not given back, since they were used, nor reservations for later, since a refund
-// moves nobody forward. If the answer never comes, tokens stay taken. Slots are asked back, each
-// tenth of their TTL, until Redis answers; and as the call may be executed even then, for one TTL
-// longer.
+// moves nobody forward.
 //
-// With clients of go-redis that have ContextTimeoutEnabled, any other caller sends the command
-// itself, and waits for the answer, no longer than the time-out, even if its context is cancelled
-// meanwhile. A decision that arrives counts: it is returned without an error.
+// If the answer never comes, tokens stay taken. Slots are asked back each tenth of their TTL, until
+// Redis answers. The call may be executed even after that, so they are asked back for one TTL more.
+//
+// If the client of go-redis has ContextTimeoutEnabled, any other caller sends the command itself,
+// and waits for the answer, even if its context is cancelled meanwhile, but no longer than the
+// time-out. A decision that arrives counts: it is returned without an error.
+//
+// The values of a context, such as the span of a trace, may be read in the background after the
+// method has returned. Do not pass a context that a framework uses again for its next request, as
+// *fasthttp.RequestCtx and *gin.Context are: pass the request's own.
 //
 // [Limiter.Drain] waits for what goes on in the background. Call it before the program ends.
 //

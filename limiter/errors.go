@@ -21,6 +21,12 @@ var (
 	// only with [FailWithError].
 	ErrUnavailable = backend.ErrUnavailable
 
+	// ErrNotAsked means that Redis has not answered the last calls, so this one was not sent: after
+	// three calls in a row without an answer, one call a second asks, until Redis answers again. It
+	// is an ErrUnavailable, too. With [OnFailure] it is in [Event].Cause: count it, to see how many
+	// calls were decided without asking.
+	ErrNotAsked = backend.ErrNotAsked
+
 	// ErrWaitTooLong means that the tokens would be due after the deadline of the context or after
 	// [WithMaxWait], or that no slot came free within WithMaxWait. It is a
 	// context.DeadlineExceeded, too. The error is a [WaitError], which says when to try again.

@@ -20,9 +20,13 @@ import (
 )
 
 // calls calls each method once, for a quantity of a limit or for slots, and returns the errors.
-func calls(ctx context.Context, l *limiter.Limiter, limit limiter.Limit, quantity int, slots limiter.Slots) map[string]error {
-	charged, request := limiter.Result{Key: "key", Limit: limit, Allowed: 1, Receipt: 1}, limiter.Request{"key", limit, quantity}
-	errs := map[string]error{"Wait": l.Wait(ctx, "key", limit), "WaitN": l.WaitN(ctx, "key", limit, quantity)}
+func calls(ctx context.Context, l *limiter.Limiter, limit limiter.Limit, quantity int,
+	slots limiter.Slots) map[string]error {
+	charged := limiter.Result{Key: "key", Limit: limit, Allowed: 1, Receipt: 1}
+	request := limiter.Request{Key: "key", Limit: limit, Quantity: quantity}
+	errs := map[string]error{}
+	errs["Wait"] = l.Wait(ctx, "key", limit)
+	errs["WaitN"] = l.WaitN(ctx, "key", limit, quantity)
 	_, errs["Allow"] = l.Allow(ctx, "key", limit)
 	_, errs["AllowN"] = l.AllowN(ctx, "key", limit, quantity)
 	_, errs["AllowAtMost"] = l.AllowAtMost(ctx, "key", limit, quantity)
@@ -56,7 +60,8 @@ func TestErrInvalid(t *testing.T) {
 	_, err := l.Allow(ctx, "key", limiter.Limit{Count: 1, Period: time.Second})
 	require.ErrorIs(t, err, gcra.ErrCapacity, "the error of package gcra is inside")
 	long := limiter.Request{"long", limiter.Every(250 * 365 * 24 * time.Hour), 1}
-	for _, l := range []*limiter.Limiter{limiter.NewLocal(), limiter.New(unreachable(t), limiter.OnFailure(limiter.FailOpen))} {
+	open := limiter.New(unreachable(t), limiter.OnFailure(limiter.FailOpen))
+	for _, l := range []*limiter.Limiter{limiter.NewLocal(), open} {
 		_, err = l.AllowAll(ctx, limiter.Request{"key", fifteenPerDay, 1}, long)
 		require.ErrorContains(t, err, `key "long": `)
 	}

@@ -15,7 +15,12 @@ import (
 // A program makes one Limiter, and passes key and limit with each call. ContextTimeoutEnabled lets
 // a caller send its command itself; without retries, an error returns at once.
 func ExampleNew() {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+	rdb := redis.NewClient(&redis.Options{
+		Addr:                  "127.0.0.1:1",
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+		DialerRetries:         1,
+	})
 	defer rdb.Close()
 	redis.SetLogger(nobody{})
 	l := limiter.New(rdb, limiter.WithPrefix("app:"), limiter.OnFailure(limiter.FailLocal),
@@ -190,7 +195,8 @@ func ExampleLimiter_PeekAll() {
 		fmt.Println(err)
 		return
 	}
-	results, err := l.PeekAll(ctx, slots.At("{u42}:slots"), limiter.Request{Key: "{u42}:minute", Limit: minute, Quantity: 1},
+	results, err := l.PeekAll(ctx, slots.At("{u42}:slots"),
+		limiter.Request{Key: "{u42}:minute", Limit: minute, Quantity: 1},
 		limiter.Request{Key: "{u42}:month", Limit: month, Quantity: 1})
 	for _, result := range results {
 		fmt.Println(result.Key, result.Remaining, err)
@@ -240,7 +246,8 @@ func ExampleWithHook() {
 		}
 	}))
 	for range 2 {
-		if _, err := l.Allow(context.Background(), "user:42", limiter.PerHour(1)); err != nil {
+		_, err := l.Allow(context.Background(), "user:42", limiter.PerHour(1))
+		if err != nil {
 			fmt.Println(err)
 		}
 	}

@@ -65,12 +65,17 @@ func TestPoliciesOfADeadServer(t *testing.T) {
 					result := ask(key, limit, 1)
 					require.Equal(t, []int{c.allowed[i], c.remaining[i]}, []int{result.Allowed, result.Remaining}, "%d of %s", i, key)
 					if c.policy == limiter.FailClosed {
-						resetAfter := map[string]time.Duration{"key": 24 * time.Hour, "quota": 12 * time.Hour}[key]
+						resetAfter := 24 * time.Hour
+						if key == "quota" {
+							resetAfter = 12 * time.Hour
+						}
 						require.Equal(t, time.Second, result.RetryAfter, key)
 						require.InDelta(t, resetAfter, result.ResetAfter, float64(time.Minute), key)
 					}
 				}
-				if never, none := ask(key, limit, 4), ask(key, limit, 0); !fails {
+				never := ask(key, limit, 4)
+				none := ask(key, limit, 0)
+				if !fails {
 					require.True(t, never.Limited(), key)
 					require.Equal(t, limiter.NoRetry, never.RetryAfter, key)
 					require.False(t, none.Limited(), key)
@@ -269,7 +274,7 @@ func testCallersWhoGiveUp(t *testing.T, when string, honors bool) {
 		if ctx.Err() != nil && honors {
 			return ctx.Err()
 		}
-		command.(*redis.Cmd).SetVal(allows)
+		answer(command, allows)
 		return nil
 	}))
 	for range 4 {

@@ -7,6 +7,7 @@ package limiter_test
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,10 @@ import (
 
 func TestWhatIsAnOutage(t *testing.T) {
 	t.Parallel()
-	const began = "redis unavailable: rate limits fall back to policy open"
+	const (
+		began   = "redis unavailable: rate limits fall back to policy open"
+		refuses = `level=ERROR msg="redis refuses this program`
+	)
 	for _, c := range []struct {
 		name   string
 		err    error  // of the client
@@ -41,20 +45,33 @@ func TestWhatIsAnOutage(t *testing.T) {
 		{"the pool is exhausted", redis.ErrPoolExhausted, "connection pool exhausted", false, began},
 		{"the queue of AutoPipeline is full", redis.ErrAutoPipelineQueueFull, "queue", false, began},
 		{"the client is closed", redis.ErrClosed, "redis: client is closed", false, began},
-		{"another local failure, wrapped", fmt.Errorf("a hook: %w", redis.ErrClosed), "a hook: redis: client is closed", false, began},
+		{"another local failure, wrapped", fmt.Errorf("a hook: %w", redis.ErrClosed),
+			"a hook: redis: client is closed", false, began},
 		// Outages.
-		{"the server is down", &net.OpError{Op: "dial", Err: errors.New("connection refused")}, "dial: connection refused", true, began},
+		{"the server is down", &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+			"dial: connection refused", true, began},
 		{"the connection breaks", io.EOF, "EOF", true, began},
 		{"the server hangs", context.DeadlineExceeded, "context deadline exceeded", true, began},
-		{"the network is cut", &net.OpError{Op: "read", Err: errors.New("no route to host")}, "read: no route to host", true, began},
+		{"the network is cut", &net.OpError{Op: "read", Err: errors.New("no route to host")},
+			"read: no route to host", true, began},
 		{"a proxy speaks another protocol", errors.New(`redis: can't parse "HTTP"`), "can't parse", true, began},
 		// Answers: the server decides nothing, and is there.
 		{"loading", servertest.ErrorReply("LOADING Redis is loading"), "LOADING", false, began},
 		{"no memory", servertest.ErrorReply("OOM command not allowed"), "OOM", false, began},
-		{"a wrong password", servertest.ErrorReply("WRONGPASS invalid username-password pair"), "WRONGPASS", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no password", servertest.ErrorReply("NOAUTH Authentication required."), "NOAUTH", false, "level=ERROR msg=\"redis refuses this program"},
-		{"no right to call anything", servertest.ErrorReply("NOPERM User app has no permissions to run the 'cl.reserve' command"),
-			"NOPERM", false, "level=ERROR msg=\"redis refuses this program"},
+		{"a wrong password", servertest.ErrorReply("WRONGPASS invalid username-password pair"),
+			"WRONGPASS", false, refuses},
+		{"no password", servertest.ErrorReply("NOAUTH Authentication required."), "NOAUTH", false, refuses},
+		{"no right to call anything",
+			servertest.ErrorReply("NOPERM User app has no permissions to run the 'cl.reserve' command"),
+			"NOPERM", false, refuses},
+		{"no right to what the script calls",
+			servertest.ErrorReply("ERR ACL failure in script: User app has no permissions to run the 'time' command"),
+			"ACL failure", false, refuses},
+		{"no right to what the script calls, Redis 7.0",
+			servertest.ErrorReply("ERR The user executing the script can't run this command or subcommand script: f1"),
+			"user executing", false, refuses},
+		{"no right to a key, in a script",
+			servertest.ErrorReply("ERR ACL failure in script: No permissions to access a key"), "ACL failure", false, began},
 		{"no right to a key", servertest.ErrorReply("NOPERM No permissions to access a key"), "NOPERM", false, began},
 	} {
 		var sent atomic.Int64
@@ -91,13 +108,16 @@ func TestWhatIsAnOutage(t *testing.T) {
 	}
 }
 
-// A pool that is full is no outage, however many callers wait for it in vain: calls that hold a
-// connection are served.
+// A pool that is full is no outage, however many callers wait for it in vain, and whatever the
+// client does at a deadline: calls that hold a connection are served.
 func TestFullPoolIsNoOutage(t *testing.T) {
 	t.Parallel()
-	for _, retries := range []int{-1, 3} {
+	for _, c := range []struct {
+		enabled bool // ContextTimeoutEnabled
+		retries int
+	}{{true, -1}, {true, 3}, {false, -1}, {false, 3}} {
 		client := servertest.StartModule(t).Client(t, func(options *redis.Options) {
-			options.ContextTimeoutEnabled, options.PoolSize, options.MaxRetries = true, 1, retries
+			options.ContextTimeoutEnabled, options.PoolSize, options.MaxRetries = c.enabled, 1, c.retries
 		})
 		l := limiter.New(client, limiter.WithTimeout(100*time.Millisecond))
 		allow(t, limiter.New(client, limiter.WithTimeout(servertest.Patience)), "key", fifteenPerDay)
@@ -109,23 +129,75 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 			group.Go(func() {
 				_, err := l.Allow(context.Background(), "key", fifteenPerDay)
 				if err == nil || !strings.Contains(err.Error(), "no connection was free in time, of 1 in the pool") {
-					t.Errorf("MaxRetries %d: %v", retries, err)
+					t.Errorf("%+v: %v", c, err)
 				}
 			})
 		}
 		group.Wait()
 		require.ErrorIs(t, <-blocked, redis.Nil)
 		_, err := l.Allow(context.Background(), "key", fifteenPerDay)
-		require.NotContains(t, fmt.Sprint(err), "Redis is not asked", "the breaker is closed")
+		require.NotContains(t, fmt.Sprint(err), "Redis is not asked", "%+v: the breaker is closed", c)
 	}
 }
 
-// A proxy that knows no commands of modules says so in its own words: the script decides.
+// A command that was written may be executed, even if go-redis then fails in this process, when it
+// repeats the command: its slot is asked back, and a settlement is not sent again.
+func TestWrittenCommandsAreSent(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err       error
+		isWritten bool
+	}{
+		{redis.ErrPoolTimeout, true}, {redis.ErrPoolTimeout, false},
+		{redis.ErrPoolExhausted, true}, {redis.ErrPoolExhausted, false},
+		{redis.ErrClosed, true}, {redis.ErrClosed, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			what := fmt.Sprintf("%v, written %v", c.err, c.isWritten)
+			var refunds, calls atomic.Int64
+			l := limiter.New(clientFunc(func(_ context.Context, command redis.Cmder) error {
+				if command.Name() == "cl.refund" {
+					refunds.Add(1)
+					return redis.ErrClosed // nobody asks any more
+				}
+				calls.Add(1)
+				if c.isWritten { // as go-redis does when it has a connection
+					for _, word := range command.Args() {
+						marshaler, is := word.(encoding.BinaryMarshaler)
+						if is {
+							_, _ = marshaler.MarshalBinary()
+						}
+					}
+				}
+				return c.err
+			}), limiter.WithSource(limiter.FromModule), limiter.WithLogger(slog.New(slog.DiscardHandler)))
+			_, err := l.TryAcquire(t.Context(), oneFor1h.At("slots"))
+			require.ErrorIs(t, err, limiter.ErrUnavailable, what)
+			synctest.Wait()
+			require.Equal(t, c.isWritten, refunds.Load() > 0, "%s: the slot is asked back", what)
+
+			result := limiter.Result{Key: "key", Limit: fifteenPerDay, Allowed: 1, Receipt: 1}
+			_, err = l.Settle(t.Context(), &result, 3)
+			require.ErrorIs(t, err, limiter.ErrUnavailable, what)
+			require.Equal(t, c.isWritten, result.Allowed == 3, "%s: a charge may have been executed", what)
+			for range 4 {
+				_, _ = l.Allow(t.Context(), "key", fifteenPerDay)
+			}
+			if c.err == redis.ErrClosed {
+				require.EqualValues(t, 6, calls.Load(), "%s: a closed client is no outage", what)
+			}
+		})
+	}
+}
+
+// A proxy that does not know the module's commands says so in words of its own. The script then
+// decides.
 func TestProxyWithoutTheCommands(t *testing.T) {
 	t.Parallel()
 	client := connect(t, limiter.FromScript)
 	for _, text := range []string{"ERR unknown command 'cl.reserve'", "ERR unsupported command `CL.RESERVE`",
-		"ERR Unknown Command", "Proxy: Unsupported command"} {
+		"ERR Unknown Command", "Proxy: Unsupported command", "ERR Proxy: command not supported",
+		"ERR command not support", "ERR command is not supported", "ERR Command is not available: 'CL.RESERVE'. See x"} {
 		l := limiter.New(clientFunc(func(ctx context.Context, command redis.Cmder) error {
 			if strings.HasPrefix(command.Name(), "cl.") {
 				return servertest.ErrorReply(text)
@@ -160,7 +232,10 @@ func TestWaitErrors(t *testing.T) {
 				_, err := l.Acquire(t.Context(), oneFor1h.At("{a}others"), request)
 				return err
 			}, "{a}funnel", time.Hour},
-			"Acquire, slots": {func() error { _, err := l.Acquire(t.Context(), oneFor1h.At("{a}slots")); return err }, "{a}slots", time.Second},
+			"Acquire, slots": {func() error {
+				_, err := l.Acquire(t.Context(), oneFor1h.At("{a}slots"))
+				return err
+			}, "{a}slots", time.Second},
 		} {
 			err := c.call()
 			var late *limiter.WaitError
@@ -180,8 +255,9 @@ func TestPipelinesAreNoClients(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
 	for _, pipeline := range []redis.Pipeliner{rdb.Pipeline(), rdb.TxPipeline()} {
-		require.PanicsWithValue(t, "limiter: New needs a client of Redis, not a *redis.Pipeline: it sends nothing before Exec. "+
-			"To pipeline the calls of many goroutines, use AutoPipeline of the client", func() { limiter.New(pipeline) })
+		const want = "limiter: New needs a client of Redis, not a *redis.Pipeline: it sends nothing before Exec. " +
+			"To pipeline the calls of many goroutines, use AutoPipeline of the client"
+		require.PanicsWithValue(t, want, func() { limiter.New(pipeline) })
 	}
 	auto, err := rdb.AutoPipeline()
 	require.NoError(t, err)

@@ -1,6 +1,5 @@
-// Callers that give up leave nothing behind: no slot, no token that nobody was told of, and no
-// connection that is closed because its caller was in a hurry. What is under way when a program
-// ends is waited for.
+// Callers that give up leave nothing behind: no slot, no token that no caller knows of, and no
+// closed connection. A program that ends waits for calls that are still under way.
 
 package limiter_test
 
@@ -77,7 +76,8 @@ func (h *hasty) call(t *testing.T, ctx context.Context) {
 // manyFor5s are slots of which some are free at each call, and all are used at times.
 var manyFor5s = limiter.Slots{Max: 10, TTL: 5 * time.Second}
 
-// Of one server and of three nodes, slots, a funnel and a quota are as callers know them.
+// Whether rows are on one server or on three nodes, the slots, the funnel and the quota hold what
+// the callers know of, and no more.
 func TestCallersWhoGiveUpLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	calls := servertest.QuickOrLong(800, 5000)

@@ -122,6 +122,12 @@ type clientFunc func(ctx context.Context, command redis.Cmder) error
 
 func (f clientFunc) Process(ctx context.Context, command redis.Cmder) error { return f(ctx, command) }
 
+// answer answers a command, also one that go-redis must not repeat, such as a refund: it has a type
+// of its own.
+func answer(command redis.Cmder, reply any) {
+	command.(interface{ SetVal(any) }).SetVal(reply)
+}
+
 // allows is a reply that allows CL.RESERVE of a token, with the receipt 41.
 var allows = []any{int64(0), "0", []any{[]any{int64(0), int64(15), int64(14), "0", "5760", "41"}}}
 

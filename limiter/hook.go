@@ -13,8 +13,8 @@ import (
 // renewed and given back in goroutines that do not recover. examples/monitoring has a hook for
 // Prometheus.
 //
-// A hook may call the Limiter, but not Release of the [Acquisition] whose renewal it is told of,
-// nor Drain: both wait until the hook has returned.
+// A hook may call the Limiter, with two exceptions: Drain, and Release of the [Acquisition] whose
+// renewal the hook is called with. Both wait until the hook has returned.
 type Hook func(ctx context.Context, event Event)
 
 // An Event is a decision on one row of a call, or an error.
@@ -45,17 +45,17 @@ type Event struct {
 }
 
 // callHooks calls the hooks with the decision on each row of a call.
-func (l *Limiter) callHooks(ctx context.Context, q *query, reply *backend.Reply, err error, took time.Duration) {
+func (l *Limiter) callHooks(ctx context.Context, inv *invocation, reply *backend.Reply, err error, took time.Duration) {
 	if len(l.hooks) == 0 {
 		return
 	}
-	event := Event{Command: redis.NameOf(q.Operation), Err: err, Limited: Results(q.results).Limited(),
-		Duration: took, Waited: q.waited, Behind: q.behind}
-	if q.Renews {
+	event := Event{Command: redis.NameOf(inv.Operation), Err: err, Limited: Results(inv.results).Limited(),
+		Duration: took, Waited: inv.waited, Behind: inv.behind}
+	if inv.Renews {
 		event.Command = "renew"
 	}
-	for i := range q.results {
-		event.Key, event.Result, event.Cause = q.Rows[i].Key, q.results[i], err
+	for i := range inv.results {
+		event.Key, event.Result, event.Cause = inv.Rows[i].Key, inv.results[i], err
 		if reply.Has(i) && reply.Row(i).Cause != nil {
 			event.Cause = reply.Row(i).Cause
 		}

@@ -98,7 +98,8 @@ func (l Limit) Rate() (gcra.Rate, error) {
 	if l.isQuota() {
 		return gcra.Rate{}, errNoRate
 	}
-	if err := l.checkBound(); err != nil {
+	err := l.checkBound()
+	if err != nil {
 		return gcra.Rate{}, err
 	}
 	if l.Count < 1 { // before the capacity, which is the count without [Limit.WithCapacity]

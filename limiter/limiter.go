@@ -34,7 +34,7 @@ type Limiter struct {
 
 	backend backend.Backend // decides every call: in this process, or in Redis
 	undo    *undo.Undo      // gives back, by calls that backend decides
-	lines   lines           // of callers that wait for slots
+	lines   slotLines       // of callers that wait for slots
 }
 
 // A Client sends the commands of a [Limiter]. All clients of go-redis do: of one server, of servers
@@ -97,8 +97,9 @@ func NewLocal(options ...Option) *Limiter {
 }
 
 func newLocal(now func() time.Duration, wall func() time.Time, options []Option) *Limiter {
-	l := &Limiter{settings: settings{timeout: defaultTimeout, maxWait: wait.Forever, maxWaiting: math.MaxInt, logger: slog.Default()},
-		now: now, wall: wall, lines: newLines(now)}
+	defaults := settings{
+		timeout: defaultTimeout, maxWait: wait.Forever, maxWaiting: math.MaxInt, logger: slog.Default()}
+	l := &Limiter{settings: defaults, now: now, wall: wall, lines: newSlotLines(now)}
 	for _, option := range options {
 		option(&l.settings)
 	}
@@ -116,20 +117,20 @@ func (l *Limiter) Allow(ctx context.Context, key string, limit Limit) (Result, e
 // or none if they do not fit. A quantity above the capacity never fits: RetryAfter is then
 // [NoRetry].
 func (l *Limiter) AllowN(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.queryFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
+	return l.decideOne(ctx, l.invocationFor(call.Reserve, key, limit, quantity)) // with a MaxWait of 0
 }
 
 // AllowAtMost takes as many whole tokens as fit, up to quantity, which is at least 0.
 // Result.Allowed is the number of tokens that it took. If none fits, the call is limited, and
 // RetryAfter is the time until one fits.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.queryFor(call.Take, key, limit, quantity))
+	return l.decideOne(ctx, l.invocationFor(call.Take, key, limit, quantity))
 }
 
 // Peek decides as Allow would, and takes nothing: Allowed is 0, and Remaining and ResetAfter tell
 // the state as it is. A client that reads from replicas sends it to a replica.
 func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, error) {
-	return l.decideOne(ctx, l.queryFor(call.Peek, key, limit, 1))
+	return l.decideOne(ctx, l.invocationFor(call.Peek, key, limit, 1))
 }
 
 // Charge accounts for quantity tokens that were used, at least 0, even if they do not fit. The
@@ -141,13 +142,13 @@ func (l *Limiter) Peek(ctx context.Context, key string, limit Limit) (Result, er
 // Charge may charge them twice. To charge while work goes on, take a few tokens by AllowN, and call
 // [Limiter.Settle] with the running total.
 func (l *Limiter) Charge(ctx context.Context, key string, limit Limit, quantity int) (Result, error) {
-	return l.decideOne(ctx, l.queryFor(call.Charge, key, limit, quantity))
+	return l.decideOne(ctx, l.invocationFor(call.Charge, key, limit, quantity))
 }
 
 // decideOne decides a call of one row.
-func (l *Limiter) decideOne(ctx context.Context, q *query) (Result, error) {
-	_, err := l.decide(ctx, q)
-	return q.results[0], err
+func (l *Limiter) decideOne(ctx context.Context, inv *invocation) (Result, error) {
+	_, err := l.decide(ctx, inv)
+	return inv.results[0], err
 }
 
 // Reset deletes a key by DEL, whatever it holds. A funnel is empty then, and of a quota nothing is

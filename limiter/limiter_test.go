@@ -31,8 +31,8 @@ func TestQuantitiesInThisProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { testQuantities(t, limiter.FromLocal, limiter.NewLocal) })
 }
 
-// testQuantities tells a story of one funnel. Hooks get each decision before its caller, in their
-// order.
+// testQuantities tells the story of one funnel, call by call. Hooks get each decision before its
+// caller does, in the order of the options.
 func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Option) *limiter.Limiter) {
 	const token, never = 96 * time.Minute, limiter.NoRetry
 	var recorded recorder
@@ -73,8 +73,9 @@ func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Op
 			}
 		}
 		result, err := ask(l, "key", c.quantity)
-		require.NoError(t, err, c.name)
-		require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), c.name)
+		state := fmt.Sprintf("%s: %s of %d: %+v", c.name, c.command, c.quantity, result)
+		require.NoError(t, err, state)
+		require.Equal(t, c.want, fmt.Sprint(result.Allowed, result.Remaining, result.Limited()), state)
 		for _, times := range [][2]time.Duration{
 			{c.wait, result.Wait}, {c.retry, result.RetryAfter}, {c.reset, result.ResetAfter},
 		} {
@@ -82,18 +83,20 @@ func testQuantities(t *testing.T, source limiter.Source, make func(...limiter.Op
 			if times[0] == never {
 				want = never
 			}
-			require.InDelta(t, want, times[1], float64(time.Minute), c.name)
-			require.Equal(t, want == never, times[1] == never, c.name)
+			require.InDelta(t, want, times[1], float64(time.Minute), state)
+			require.Equal(t, want == never, times[1] == never, state)
 		}
 		want := limiter.Result{Key: "key", Limit: fifteenPerDay, Quantity: c.quantity, Source: source}
 		got := limiter.Result{Key: result.Key, Limit: result.Limit, Quantity: result.Quantity, Source: result.Source}
-		require.Equal(t, want, got, c.name)
+		require.Equal(t, want, got, state)
+		require.Equal(t, result.Allowed > 0 && !strings.HasPrefix(c.name, "refund"), result.Receipt > 0, state)
+
 		event := recorded.last()
-		require.Equal(t, source != limiter.FromLocal, event.Duration > 0, c.name) // a clock of synctest stands still
+		isBubble := source == limiter.FromLocal // whose clock stands still
+		require.Equal(t, !isBubble, event.Duration > 0, state)
 		event.Duration = 0
 		require.Equal(t, limiter.Event{Command: c.command, Key: "limits:key", Result: result, Limited: result.Limited()},
-			event, c.name)
-		require.Equal(t, result.Allowed > 0 && !strings.HasPrefix(c.name, "refund"), result.Receipt > 0, c.name)
+			event, state)
 	}
 }
 
@@ -152,10 +155,12 @@ func TestWrongCalls(t *testing.T) {
 }
 
 // A call allocates little beyond what go-redis allocates for the same command, under a context that
-// ends with the same time-out: the call and its result, and the context without the caller's
-// deadline.
+// ends with the same time-out: the call and its result, the context without the caller's deadline,
+// and the note that the command was written.
 func TestAllocations(t *testing.T) {
-	client := shared(t, limiter.FromModule).Client(t, func(options *redis.Options) { options.ContextTimeoutEnabled = true })
+	client := shared(t, limiter.FromModule).Client(t, func(options *redis.Options) {
+		options.ContextTimeoutEnabled = true
+	})
 	count := func(call func(ctx context.Context) error) float64 {
 		least := math.Inf(1) // of several runs: clients of other tests may still dial in the background
 		for range 20 {
@@ -174,9 +179,9 @@ func TestAllocations(t *testing.T) {
 		cancellable bool
 		more        float64 // than by go-redis
 	}{
-		{"the module", limiter.FromModule, false, 3},
-		{"the module, for a caller that may give up", limiter.FromModule, true, 6},
-		{"the script", limiter.FromScript, false, -5}, // whose reply is a number
+		{"the module", limiter.FromModule, false, 4},
+		{"the module, for a caller that may give up", limiter.FromModule, true, 7},
+		{"the script", limiter.FromScript, false, -4}, // whose reply is a number
 	} {
 		l := limiter.New(client, limiter.WithSource(c.source))
 		byLimiter := count(func(ctx context.Context) error {

@@ -140,7 +140,10 @@ func TestSeveralNodes(t *testing.T) {
 func describe(results ...limiter.Result) string {
 	var rows []string
 	for _, result := range results {
-		word := map[bool]string{true: "ok", false: "limited"}[result.OK]
+		word := "ok"
+		if result.Limited() {
+			word = "limited"
+		}
 		rows = append(rows, fmt.Sprint(word, " ", result.Allowed, " ", result.Remaining))
 	}
 	return strings.Join(rows, ", ")
@@ -175,7 +178,8 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 		{name: "and again", by: l, max: 2, funnel: 11, quota: 1, also: 1,
 			want: "ok 0 1, limited 0 10, ok 0 7, ok 0 15", asks: s.funnel}, // it has just limited the call
 		{name: "two of three limit", by: another, max: 1, funnel: 11, quota: 1, also: 1}, // one of them says so
-		{name: "a client learns", by: learner, max: 2, funnel: 10, quota: 1, also: 1, want: "ok 1 0, ok 10 0, ok 1 6, ok 1 14"},
+		{name: "a client learns", by: learner, max: 2, funnel: 10, quota: 1, also: 1,
+			want: "ok 1 0, ok 10 0, ok 1 6, ok 1 14"},
 		{name: "all are full", by: learner, max: 2, funnel: 1, quota: 7, also: 15,
 			want: "limited 0 0, limited 0 0, limited 0 6, limited 0 14"},
 	} {
@@ -212,9 +216,10 @@ func testStepsOnSeveralNodes(t *testing.T, s *spread, source limiter.Option) {
 	}
 }
 
-// requireResults shows the call, its results and the states of the nodes if the results are not as
-// wanted.
-func (s *spread) requireResults(t *testing.T, want, call string, rows []limiter.Request, got []limiter.Result, err error) {
+// requireResults requires the results of a call. If they are others, it shows the call, its results
+// and the states of the nodes.
+func (s *spread) requireResults(t *testing.T, want, call string, rows []limiter.Request, got []limiter.Result,
+	err error) {
 	t.Helper()
 	require.NoError(t, err, "%s %+v", call, rows)
 	require.Equal(t, want, describe(got...), "%s %+v: %+v\nstates: %q", call, rows, got, s.states(t))
@@ -273,7 +278,8 @@ func testEndedQuota(t *testing.T, s *spread, source limiter.Option) {
 	require.NoError(t, l.Reset(t.Context(), full.Key))
 	results, err := l.AllowAll(t.Context(), ended...)
 	require.NoError(t, err)
-	require.Equal(t, limiter.NoRetry, results.RetryAfter(), "AllowAll of %+v: %+v\nstates: %q", ended, results, s.states(t))
+	require.Equal(t, limiter.NoRetry, results.RetryAfter(),
+		"AllowAll of %+v: %+v\nstates: %q", ended, results, s.states(t))
 }
 
 // errNoAnswer is what a gate returns for commands to a node that is down.
@@ -308,19 +314,21 @@ func testOneNodeFails(t *testing.T, s *spread, source limiter.Option) {
 		before := s.states(t)
 		client.forget()
 		results, err := l.AllowAll(t.Context(), s.requests(5, 1, 1)...)
-		require.Zero(t, client.repeatable, "%v: tokens that are taken twice are given back once", c.policy)
-		require.Equal(t, c.want, describe(results...), c.policy)
-		require.Equal(t, c.policy == limiter.FailWithError, errors.Is(err, errNoAnswer), "%v: %v", c.policy, err)
+		state := fmt.Sprintf("%v, without the node of the funnel: %+v, %v\nsent: %q", c.policy, results, err, client.sent)
+		require.Zero(t, client.repeatable, "%s: tokens that are taken twice are given back once", state)
+		require.Equal(t, c.want, describe(results...), state)
+		require.Equal(t, c.policy == limiter.FailWithError, errors.Is(err, errNoAnswer), state)
 		if results.Limited() {
-			require.Equal(t, before, s.states(t), c.policy)
+			require.Equal(t, before, s.states(t), state)
 		}
 		before = s.states(t)
 		client.forget()
-		results, _ = l.AllowAll(t.Context(), s.requests(5, 10, 1)...)
-		require.Equal(t, c.wants, describe(results...), c.policy)
-		require.Equal(t, before, s.states(t), c.policy)
+		results, err = l.AllowAll(t.Context(), s.requests(5, 10, 1)...)
+		state = fmt.Sprintf("%v, and the quota limits: %+v, %v\nsent: %q", c.policy, results, err, client.sent)
+		require.Equal(t, c.wants, describe(results...), state)
+		require.Equal(t, before, s.states(t), state)
 		if c.onlyOnce {
-			require.Equal(t, 1, client.count(s.quota, "reserve"), "%v: %q", c.policy, client.sent)
+			require.Equal(t, 1, client.count(s.quota, "reserve"), state)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (l Limit) PeriodAt(at time.Time) (begin, end time.Time) {
 
 func (l Limit) isQuota() bool { return !l.calendar.IsZero() }
 
-// forPeriodOf makes a call on one quota concern the period in which a Result was counted.
-func (q *query) forPeriodOf(result *Result) {
-	q.Rows[0].Quota.Calendar = calendar.Once(time.Unix(0, result.Receipt))
+// forPeriodOf makes a call on one quota apply to the period in which a Result was counted.
+func (inv *invocation) forPeriodOf(result *Result) {
+	inv.Rows[0].Quota.Calendar = calendar.Once(time.Unix(0, result.Receipt))
 }

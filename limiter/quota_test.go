@@ -36,7 +36,7 @@ func inEachWay(t *testing.T, test func(t *testing.T, source limiter.Source, rdb 
 	t.Run("NewLocal", func(t *testing.T) { test(t, limiter.FromLocal, nil) })
 }
 
-// withWall returns a Limiter whose wall clock is ahead, of this process if rdb is nil.
+// withWall returns a Limiter whose wall clock is ahead. If rdb is nil, it decides in this process.
 func withWall(rdb limiter.Client, ahead time.Duration, options ...limiter.Option) *limiter.Limiter {
 	began := time.Now()
 	return limiter.NewOnClock(rdb, func() time.Duration { return time.Since(began) },
@@ -272,7 +272,8 @@ func TestWaitForQuotas(t *testing.T) {
 		served := make(chan time.Duration, waiting)
 		for range waiting {
 			go func() {
-				if err := l.Wait(ctx, "key", limit); err != nil {
+				err := l.Wait(ctx, "key", limit)
+				if err != nil {
 					t.Error(err)
 				}
 				served <- time.Since(midnight)

@@ -15,7 +15,7 @@ import (
 	"funnel/limiter"
 )
 
-// A foreign client sends a script instead of each command. So it gets the replies of a server that
+// A foreign client sends a script instead of each command, so it gets the replies of a server that
 // has other commands under the same names.
 type foreign struct {
 	*redis.Client
@@ -24,7 +24,7 @@ type foreign struct {
 
 func (c *foreign) Process(ctx context.Context, command redis.Cmder) error {
 	reply, err := c.Eval(ctx, c.script, nil).Result()
-	command.(*redis.Cmd).SetVal(reply)
+	answer(command, reply)
 	return err
 }
 
@@ -79,7 +79,8 @@ func TestReplies(t *testing.T) {
 			require.Equal(t, 24*time.Hour+500*time.Millisecond, result.ResetAfter, c.name)
 		}
 	}
-	l := limiter.New(&foreign{client, "return {0, '-1', {{0, 2, 1, '-1', '3', '0'}}}"}, limiter.WithSource(limiter.FromModule))
+	allowedAndNever := &foreign{client, "return {0, '-1', {{0, 2, 1, '-1', '3', '0'}}}"}
+	l := limiter.New(allowedAndNever, limiter.WithSource(limiter.FromModule))
 	_, err := l.TryAcquire(t.Context(), twoFor3s.At("key"))
 	require.ErrorContains(t, err, no, "allowed, and never")
 }

@@ -32,17 +32,17 @@ type Request struct {
 // been held by another caller, for a moment. A key that has just limited such a call is asked
 // first, and its wait is told as it is.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
-	q := newQuery(call.Reserve, len(requests))
+	inv := newInvocation(call.Reserve, len(requests))
 	for _, request := range requests {
 		if request.Quantity < 1 {
-			q.rejectInvalid(fmt.Errorf(
+			inv.rejectInvalid(fmt.Errorf(
 				"limiter: key %q: the quantity of a request must be at least 1, not %d: use Peek to take nothing",
 				request.Key, request.Quantity))
 		}
-		q.addTokens(l, request.Key, request.Limit, request.Quantity)
+		inv.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
-	_, err := l.decide(ctx, q)
-	return q.results, err
+	_, err := l.decide(ctx, inv)
+	return inv.results, err
 }
 
 // ChargeAll charges 1 to 64 requests as [Limiter.Charge] does, whether or not they fit. Each key
@@ -53,30 +53,32 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, e
 // not charged, and their Results are zero but for the request. If go-redis repeats a command after
 // a lost answer, its keys may be charged twice.
 func (l *Limiter) ChargeAll(ctx context.Context, requests ...Request) (Results, error) {
-	q := newQuery(call.Charge, len(requests))
+	inv := newInvocation(call.Charge, len(requests))
 	for _, request := range requests {
-		q.addTokens(l, request.Key, request.Limit, request.Quantity)
+		inv.addTokens(l, request.Key, request.Limit, request.Quantity)
 	}
-	_, err := l.decide(ctx, q)
-	return q.results, err
+	_, err := l.decide(ctx, inv)
+	return inv.results, err
 }
 
 // A Row is one row of a call of several rows, for [Limiter.TryAcquire], [Limiter.Acquire] and
 // [Limiter.PeekAll]: a [Request] for tokens, or the slots of a key ([Slots.At]).
 type Row interface {
-	addTo(q *query, l *Limiter, holder string)
+	addTo(inv *invocation, l *Limiter, holder string)
 }
 
-func (r Request) addTo(q *query, l *Limiter, _ string) { q.addTokens(l, r.Key, r.Limit, r.Quantity) }
+func (r Request) addTo(inv *invocation, l *Limiter, _ string) {
+	inv.addTokens(l, r.Key, r.Limit, r.Quantity)
+}
 
 // addRows adds rows of any kind. The holder is for slots.
-func (q *query) addRows(l *Limiter, rows []Row, holder string) {
+func (inv *invocation) addRows(l *Limiter, rows []Row, holder string) {
 	for i, row := range rows {
 		if isnil.Is(row) {
-			q.rejectInvalid(fmt.Errorf("limiter: row %d is nil: a row is a Request, or Slots at a key", i+1))
+			inv.rejectInvalid(fmt.Errorf("limiter: row %d is nil: a row is a Request, or Slots at a key", i+1))
 			continue
 		}
-		row.addTo(q, l, holder)
+		row.addTo(inv, l, holder)
 	}
 }
 
@@ -88,21 +90,24 @@ type slotsRow struct {
 	slots Slots
 }
 
-func (r slotsRow) addTo(q *query, l *Limiter, holder string) { q.addSlots(l, r.key, r.slots, holder) }
+func (r slotsRow) addTo(inv *invocation, l *Limiter, holder string) {
+	inv.addSlots(l, r.key, r.slots, holder)
+}
 
 // PeekAll decides 1 to 64 rows as [Limiter.TryAcquire] would, and takes nothing. Each Result
 // concerns its row alone and tells the state as it is: how many tokens fit, or how many slots are
 // free. Each key must differ from the others. In a cluster they may have several hash tags.
 //
-// A request for 0 tokens shows the state: an overfull funnel limits it, a quota never does. How
-// much more than its limit is used of a quota, a request with a larger limit tells, by Remaining.
+// A request for 0 tokens shows the state: an overfull funnel limits it, a quota never does. By how
+// much a quota is overdrawn, you learn from a request with a larger limit: Remaining counts down
+// from that.
 //
-// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers are those of this
+// If Redis does not decide, Result.Source says so: with [FailLocal] the numbers describe this
 // process alone, and with [FailOpen] they say that nothing is used. An admin page must show the
 // Source beside the numbers.
 func (l *Limiter) PeekAll(ctx context.Context, rows ...Row) (Results, error) {
-	q := newQuery(call.Peek, len(rows))
-	q.addRows(l, rows, "peek")
-	_, err := l.decide(ctx, q)
-	return q.results, err
+	inv := newInvocation(call.Peek, len(rows))
+	inv.addRows(l, rows, "peek")
+	_, err := l.decide(ctx, inv)
+	return inv.results, err
 }

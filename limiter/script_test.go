@@ -36,8 +36,10 @@ func TestScriptSaysWhatItTakes(t *testing.T) {
 		{"k", "peek 1 1 60 5000000", "quantity and period are too large together for the script"},
 		{"k l", "peek 15 30 60 1 5000000 1 60 7",
 			"row 2: capacity and period are too large together for the script: it takes numbers up to 4000000," +
-				" or times below 104 days; choose smaller ones, or load the module funnel (capacity count period quantity: 5000000 1 60 7)"},
-		{"k", "peek 9007199254740993 until 5000000000 1", "limit is too large for the script: it takes up to 9007199254740992"},
+				" or times below 104 days; choose smaller ones, or load the module funnel" +
+				" (capacity count period quantity: 5000000 1 60 7)"},
+		{"k", "peek 9007199254740993 until 5000000000 1",
+			"limit is too large for the script: it takes up to 9007199254740992"},
 		{"k", "peek 1 until 5000000000 9007199254740993", "quantity is too large for the script: it takes up to"},
 		{"sum", "peek 1 until 5000000000 1", "the sum that is used is too large for the script: it takes up to"},
 		{"most", "charge 1 until 5000000000 1", "the sum that is used is too large for the script: it takes up to"},

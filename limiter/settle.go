@@ -41,15 +41,15 @@ func (l *Limiter) Settle(ctx context.Context, result *Result, used int) (Result,
 	case used == result.Allowed, used < result.Allowed && result.Receipt == 0:
 		return *result, nil
 	}
-	q := l.settlement(result, used)
-	reply, err := l.decide(ctx, q)
+	inv := l.settlement(result, used)
+	reply, err := l.decide(ctx, inv)
 	if reply.Sent || reply.First.Source != "" {
 		result.Allowed, result.Receipt = used, 0
 	}
 	if reply.Refused { // the period is over
 		return *result, err
 	}
-	return q.results[0], err
+	return inv.results[0], err
 }
 
 // SettleAll settles each of 1 to 64 Results of one call, or of several, with its number of used
@@ -82,20 +82,20 @@ func (l *Limiter) SettleSoon(ctx context.Context, result Result, used int) {
 
 // settlement returns a call that refunds the tokens that were not used, or charges the tokens that
 // were used beyond.
-func (l *Limiter) settlement(result *Result, used int) *query {
+func (l *Limiter) settlement(result *Result, used int) *invocation {
 	operation, quantity := call.Refund, result.Allowed-used
 	if quantity < 0 {
 		operation, quantity = call.Charge, used-result.Allowed
 	}
-	q := l.queryFor(operation, result.Key, result.Limit, quantity)
-	q.Settles = true
-	q.Rows[0].IsLocal = result.Source == FromLocal
+	inv := l.invocationFor(operation, result.Key, result.Limit, quantity)
+	inv.Settles = true
+	inv.Rows[0].IsLocal = result.Source == FromLocal
 	switch {
 	case result.Receipt == 0:
 	case result.Limit.isQuota():
-		q.forPeriodOf(result)
+		inv.forPeriodOf(result)
 	case operation == call.Refund:
-		q.Receipt = result.Receipt
+		inv.Receipt = result.Receipt
 	}
-	return q
+	return inv
 }

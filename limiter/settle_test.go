@@ -205,8 +205,10 @@ func dialLossy(t *testing.T, server string) func(ctx context.Context, network, a
 
 // requireOneRefund loses the answer to a refund. The server has executed the refund, and the client
 // returns an error.
-func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, limit limiter.Limit, source limiter.Source) {
-	ctx, l, refunding := context.Background(), limiter.New(direct), limiter.New(lossy, limiter.WithSource(source))
+func requireOneRefund(t *testing.T, direct, lossy limiter.Client, key string, limit limiter.Limit,
+	source limiter.Source) {
+	ctx, l := context.Background(), limiter.New(direct)
+	refunding := limiter.New(lossy, limiter.WithSource(source))
 	_, err := l.Charge(ctx, key, limit, 4)
 	require.NoError(t, err)
 	charged, err := refunding.Charge(ctx, key, limit, 5)

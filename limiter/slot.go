@@ -42,7 +42,7 @@ type Acquisition struct {
 	ends    atomic.Int64 // the time from taken until a slot is lost, unless all are renewed
 
 	asking      chan struct{} // a mutex as a channel, on which testing/synctest sees a goroutine block: full while locked
-	slots       []heldSlot    // that Redis or this process counts, unlike those of FailOpen
+	slots       []heldSlot    // counted by Redis or by this process: slots of FailOpen are not
 	timer       *time.Timer   // of the next renewal; nil if nobody counts the slots
 	isHeld      bool          // the call was allowed: ctx and cancel are set; never changes
 	isGivenBack bool          // Release has been called, or a slot was lost
@@ -51,22 +51,23 @@ type Acquisition struct {
 
 // A heldSlot is one of the slots of an Acquisition.
 type heldSlot struct {
-	row  backend.Row   // of the call that took it
-	key  string        // without the prefix of the Limiter
-	ends time.Duration // from taken
+	row  backend.AskedRow // of the call that took it
+	key  string           // without the prefix of the Limiter
+	ends time.Duration    // from taken
 }
 
 // newAcquisition returns what a call has taken.
-func (l *Limiter) newAcquisition(ctx context.Context, q *query, reply *backend.Reply, taken time.Time) *Acquisition {
-	a := &Acquisition{Results: q.results, limiter: l, taken: taken, asking: make(chan struct{}, 1)}
-	if q.results == nil || a.Results.Limited() {
+func (l *Limiter) newAcquisition(ctx context.Context, inv *invocation, reply *backend.Reply,
+	taken time.Time) *Acquisition {
+	a := &Acquisition{Results: inv.results, limiter: l, taken: taken, asking: make(chan struct{}, 1)}
+	if inv.results == nil || a.Results.Limited() {
 		return a
 	}
 	a.isHeld = true
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	for i, result := range q.results {
-		if q.Rows[i].Kind == call.Slots && result.Source != FromOpen { // nobody counts a slot of FailOpen
-			row := q.Rows[i]
+	for i, result := range inv.results {
+		if inv.Rows[i].Kind == call.Slots && result.Source != FromOpen {
+			row := inv.Rows[i]
 			row.IsLocal, row.Shard = result.Source == FromLocal, reply.Row(i).Shard
 			a.slots = append(a.slots, heldSlot{row: row, key: result.Key, ends: row.TTL})
 		}
@@ -95,18 +96,14 @@ func (a *Acquisition) RetryAfter() time.Duration {
 	return waitsForSlots(a.Results).RetryAfter()
 }
 
-// slotWait is the longest wait that is reported for a missing slot. Work that needs a limit on what
-// is in flight takes about a second; a caller that knows better, or uses Acquire, need not wait so
-// long.
-const slotWait = time.Second
-
-// waitsForSlots returns the results with the wait for slots that a caller is told.
+// waitsForSlots returns the results with the wait for slots that a caller is told: no longer than
+// [wait.ForSlot].
 func waitsForSlots(results Results) Results {
 	results = slices.Clone(results)
 	for i := range results {
 		r := &results[i]
 		if r.Slots.Max > 0 && r.RetryAfter != NoRetry {
-			r.RetryAfter = min(r.RetryAfter, slotWait)
+			r.RetryAfter = min(r.RetryAfter, wait.ForSlot)
 		}
 	}
 	return results
@@ -207,25 +204,25 @@ func (a *Acquisition) renew() {
 }
 
 // renewal returns a call that renews the slots. Its limits are 0, so it takes no slot that is lost.
-func (a *Acquisition) renewal() *query {
-	q := newQuery(call.Reserve, len(a.slots))
-	q.Renews = true
+func (a *Acquisition) renewal() *invocation {
+	inv := newInvocation(call.Reserve, len(a.slots))
+	inv.Renews = true
 	for _, slot := range a.slots {
-		q.addSlots(a.limiter, slot.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
-		added := &q.Rows[len(q.Rows)-1]
+		inv.addSlots(a.limiter, slot.key, Slots{TTL: slot.row.TTL}, slot.row.Holder)
+		added := &inv.Rows[len(inv.Rows)-1]
 		added.IsLocal, added.Shard = slot.row.IsLocal, slot.row.Shard
 	}
-	return q
+	return inv
 }
 
 // refund returns a call that ends the slots.
 func (a *Acquisition) refund() *backend.Call {
-	q := newQuery(call.Refund, len(a.slots))
+	inv := newInvocation(call.Refund, len(a.slots))
 	for _, slot := range a.slots {
 		slot.row.HeldFor = time.Since(a.taken)
-		q.Rows = append(q.Rows, slot.row)
+		inv.Rows = append(inv.Rows, slot.row)
 	}
-	return &q.Call
+	return &inv.Call
 }
 
 // endLost gives the slots back after one was lost.

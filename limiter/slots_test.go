@@ -80,28 +80,31 @@ func testSlots(t *testing.T, l *limiter.Limiter, recorded *recorder, source limi
 		}
 		request := limiter.Request{Key: "{a}tokens", Limit: fifteenPerDay, Quantity: step.tokens}
 		got := tryAcquire(t, l, "{a}slots", twoFor3s, request)
-		require.Equal(t, step.limited, got.Limited(), step.name)
+		state := fmt.Sprintf("%s: a slot and %d tokens: %+v", step.name, step.tokens, got.Results)
+		require.Equal(t, step.limited, got.Limited(), state)
 		word, _, _ := strings.Cut(step.name, ",")
 		slots[word] = got
-		tokens := got.Results[1]
-		require.Equal(t, step.want, fmt.Sprint(got.Results[0].OK, got.Results[0].Allowed, got.Results[0].Remaining)+", "+
-			fmt.Sprint(tokens.OK, tokens.Allowed, tokens.Remaining), step.name)
-		require.InDelta(t, step.retry, got.RetryAfter(), float64(3*time.Second), step.name)
-		require.Equal(t, step.limited, got.RetryAfter() > 0, step.name)
-		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", step.name)
+		slot, tokens := got.Results[0], got.Results[1]
+		require.Equal(t, step.want, fmt.Sprint(slot.OK, slot.Allowed, slot.Remaining)+", "+
+			fmt.Sprint(tokens.OK, tokens.Allowed, tokens.Remaining), state)
+		require.InDelta(t, step.retry, got.RetryAfter(), float64(3*time.Second), state)
+		require.Equal(t, step.limited, got.RetryAfter() > 0, state)
+		require.Equal(t, tokens.Allowed > 0, tokens.Receipt > 0, "%s: a receipt", state)
 
-		require.InDelta(t, 3*time.Second, got.Results[0].ResetAfter, float64(3*time.Second), step.name)
+		require.InDelta(t, 3*time.Second, slot.ResetAfter, float64(3*time.Second), state)
 		leaks := time.Duration(fifteenPerDay.Capacity-tokens.Remaining) * 96 * time.Minute
-		require.InDelta(t, leaks, tokens.ResetAfter, float64(3*time.Second), step.name)
-		asked := limiter.Result{Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source, OK: got.Results[0].OK,
-			Allowed:   got.Results[0].Allowed,
-			Remaining: got.Results[0].Remaining, RetryAfter: got.Results[0].RetryAfter, ResetAfter: got.Results[0].ResetAfter}
-		require.Equal(t, asked, got.Results[0], step.name)
+		require.InDelta(t, leaks, tokens.ResetAfter, float64(3*time.Second), state)
+		asked := limiter.Result{
+			Key: "{a}slots", Slots: twoFor3s, Quantity: 1, Source: source,
+			OK: slot.OK, Allowed: slot.Allowed, Remaining: slot.Remaining,
+			RetryAfter: slot.RetryAfter, ResetAfter: slot.ResetAfter,
+		}
+		require.Equal(t, asked, slot, state)
 		events := recorded.all()
-		for i, result := range []limiter.Result{got.Results[0], tokens} {
+		for i, result := range []limiter.Result{slot, tokens} {
 			event := events[len(events)-2+i]
 			require.Equal(t, []any{"reserve", "p:" + result.Key, result, step.limited, nil},
-				[]any{event.Command, event.Key, event.Result, event.Limited, event.Err}, "%s: the hook", step.name)
+				[]any{event.Command, event.Key, event.Result, event.Limited, event.Err}, "%s: the hook", state)
 		}
 	}
 	require.Equal(t, []string{"false 0 1", "true 0 4"}, peekAll(t, l), "seen without taking: one holder, 11 tokens")
@@ -186,7 +189,7 @@ func TestSlotOutlivesAnOutage(t *testing.T) {
 				return errNoAnswer
 			}
 			row := []any{int64(0), int64(1), int64(0), "0", "0.9", "0.6"}
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{row}})
+			answer(command, []any{int64(0), "0", []any{row}})
 			return nil
 		}), limiter.WithSource(limiter.FromModule))
 		slot := requireSlot(t, l, "key", limiter.Slots{Max: 1, TTL: 900 * time.Millisecond})
@@ -262,7 +265,7 @@ func TestSlotEndsByWhenItWasAskedFor(t *testing.T) {
 				return ctx.Err()
 			}
 			time.Sleep(time.Second)
-			command.(*redis.Cmd).SetVal([]any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
+			answer(command, []any{int64(0), "0", []any{[]any{int64(0), int64(2), int64(1), "0", "3", held}}})
 			return nil
 		}), limiter.WithTimeout(2*time.Second))
 		start := time.Now()
@@ -328,8 +331,8 @@ func TestSlotsInRedis(t *testing.T) {
 	})
 }
 
-// requireRenewedSlot takes a slot that has been renewed six times, and returns its key, too. A slot is
-// lost if the machine stands still for its TTL; then it takes another one.
+// requireRenewedSlot takes a slot, waits until it has been renewed six times, and returns it and
+// its key. If the machine stands still for the TTL, the slot is lost, and it takes another one.
 func requireRenewedSlot(t *testing.T, l *limiter.Limiter, recorded *recorder, slots limiter.Slots) (
 	slot *limiter.Acquisition, key string) {
 	t.Helper()

@@ -20,10 +20,10 @@ import (
 // [Limiter.Settle].
 func (l *Limiter) Reserve(ctx context.Context, key string, limit Limit, quantity int, maxWait time.Duration) (
 	Result, error) {
-	q := l.queryFor(call.Reserve, key, limit, quantity)
-	q.MaxWait = max(maxWait, 0)
-	q.checkMaxWait(key)
-	return l.decideOne(ctx, q)
+	inv := l.invocationFor(call.Reserve, key, limit, quantity)
+	inv.MaxWait = max(maxWait, 0)
+	inv.checkMaxWait(key)
+	return l.decideOne(ctx, inv)
 }
 
 // Wait is WaitN of one token.
@@ -90,7 +90,8 @@ func (l *Limiter) wait(ctx context.Context, ask func(maxWait time.Duration) (Res
 		case due > maxWait:
 			return waitsNoLonger(slowest.Key, tokensLate(due), slowest.RetryAfter, maxWait)
 		}
-		if err := wait.Sleep(ctx, pause(results, maxWait)); err != nil {
+		err = wait.Sleep(ctx, untilRetry(results, maxWait))
+		if err != nil {
 			return err
 		}
 	}
@@ -112,10 +113,10 @@ func tokensLate(due time.Duration) string {
 }
 
 // checkMaxWait rejects a call that reserves tokens of a quota for later.
-func (q *query) checkMaxWait(key string) {
-	if q.MaxWait > 0 && q.Rows[0].Kind == call.Quota {
-		q.rejectInvalid(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
-			"the max wait must be 0, not %v; WaitN waits for the next period", key, q.MaxWait))
+func (inv *invocation) checkMaxWait(key string) {
+	if inv.MaxWait > 0 && inv.Rows[0].Kind == call.Quota {
+		inv.rejectInvalid(fmt.Errorf("limiter: key %q: tokens of a quota cannot be reserved for later: "+
+			"the max wait must be 0, not %v; WaitN waits for the next period", key, inv.MaxWait))
 	}
 }
 
@@ -133,8 +134,9 @@ func spreadOf(limit Limit) time.Duration {
 	return maxSpread
 }
 
-// pause returns how long the caller of a limited call sleeps before it asks again: at most maxWait.
-func pause(results Results, maxWait time.Duration) time.Duration {
+// untilRetry returns how long the caller of a limited call sleeps before it asks again: at most
+// maxWait.
+func untilRetry(results Results, maxWait time.Duration) time.Duration {
 	after := results.RetryAfter()
 	for _, r := range results {
 		if r.Limited() && r.Limit.isQuota() && r.Source != FromClosed {

@@ -32,11 +32,14 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 		for i := range waiting {
 			group.Go(func() {
 				start := time.Now()
-				if err := l.Wait(context.Background(), "key", limit); err != nil {
-					t.Error(err)
+				err := l.Wait(context.Background(), "key", limit)
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
 				}
-				if wait := recorded.all()[2+i].Result.Wait; time.Since(start) < wait {
-					t.Error("it did not wait for", wait)
+				took := time.Since(start)
+				decided := recorded.all()[2+i].Result
+				if took < decided.Wait {
+					t.Errorf("caller %d went ahead after %v: it was told %+v", i, took, decided)
 				}
 			})
 			servertest.Eventually(t, "it has asked", func() bool { return len(recorded.all()) == 3+i })
@@ -47,8 +50,8 @@ func TestWaitIsOneCallAndOneSleep(t *testing.T) {
 		require.EqualValues(t, before+waiting, counted.trips.Load(), "one command for each of %d calls", waiting)
 		for i := 3; i < len(events); i++ {
 			earlier, later := events[i-1].Result, events[i].Result
-			require.LessOrEqual(t, later.Wait, earlier.Wait+token)
-			require.Equal(t, later.Wait+token, later.ResetAfter)
+			require.LessOrEqual(t, later.Wait, earlier.Wait+token, "two calls in a row were told %+v and %+v", earlier, later)
+			require.Equal(t, later.Wait+token, later.ResetAfter, "a call was told %+v", later)
 		}
 	})
 }

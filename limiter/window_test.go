@@ -115,9 +115,9 @@ func TestWindowIsALimit(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestWindowsOfCallersWhoseClocksDiffer: of 12 processes, whose clocks are an hour apart each,
-// exactly five tries are allowed in each period. The expiry of the key ends a period before its
-// time.
+// TestWindowsOfCallersWhoseClocksDiffer: twelve processes, whose clocks are an hour apart each, are
+// together allowed exactly five tries in each period. The expiry of the key ends a period before
+// its time.
 func TestWindowsOfCallersWhoseClocksDiffer(t *testing.T) {
 	t.Parallel()
 	byModuleAndScript(t, func(t *testing.T, client *redis.Client, source limiter.Source) {
@@ -133,7 +133,7 @@ func TestWindowsOfCallersWhoseClocksDiffer(t *testing.T) {
 	})
 }
 
-// TestWindowsFollowOneAnother: the same processes try all the time, at the borders of periods, too.
+// TestWindowsFollowOneAnother: the same processes try all the time, also at the borders of periods.
 // No period has more than five tries.
 func TestWindowsFollowOneAnother(t *testing.T) {
 	t.Parallel()
@@ -146,13 +146,14 @@ func TestWindowsFollowOneAnother(t *testing.T) {
 		})
 		require.GreaterOrEqual(t, len(tries.ends), 5*periods)
 		for i, end := range tries.ends[5:] {
-			require.Greater(t, end-tries.ends[i], int64(d)-inexact, "more than five in the period that ends at %d", end)
+			require.Greater(t, end-tries.ends[i], int64(d)-inexact,
+				"six tries were allowed in periods of %v that ended at %d", d, tries.ends[i:i+6])
 		}
 	})
 }
 
-// inexact is how much receipts of one period may differ, in nanoseconds: before Redis 7.0 the
-// script tells the end of a period to 2 ms.
+// inexact is how much the receipts of one period may differ, in nanoseconds: before Redis 7.0 the
+// script knows the end of a period only to 2 ms.
 const inexact = int64(3 * time.Millisecond)
 
 // apart returns 12 Limiters whose clocks are an hour apart each.

@@ -13,13 +13,14 @@ type wordsCache struct {
 	known map[Limit]*backend.Words
 }
 
-// maxLimits bounds the memory if a program makes up new limits all the time.
+// maxLimits bounds the memory if a program makes up new limits all the time: the words of 1,000
+// limits take less than 1 MB. Beyond it, all are forgotten, and made again when they are needed.
 const maxLimits = 1000
 
 // fill fills in the limit of a row, or returns why the limit is not valid.
-func (w *wordsCache) fill(row *backend.Row, limit Limit) (err error) {
+func (w *wordsCache) fill(row *backend.AskedRow, limit Limit) (err error) {
 	if limit.isQuota() {
-		row.Kind, row.Quota = call.Quota, backend.Quota{Limit: limit.Capacity, Calendar: limit.calendar, Of: limit}
+		row.Kind, row.Quota = call.Quota, backend.QuotaLimit{Limit: limit.Capacity, Calendar: limit.calendar, Of: limit}
 		return limit.Validate()
 	}
 	row.Words, err = w.get(limit)

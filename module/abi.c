@@ -2,8 +2,8 @@
 
 struct redis_api redis;
 
-/* The first word of a module context points to this function. It stores the function of that name at target, and
- * returns REDISMODULE_ERR if the server has none. */
+/* The first word of a module context points to this function. It stores the function of that name
+ * at target, and returns REDISMODULE_ERR if the server has none. */
 typedef int (*get_api_function)(const char *name, void *target);
 
 const char *find_functions(RedisModuleCtx *ctx)

@@ -51,9 +51,10 @@ static int answers_in_rows(void)
            is_text(&reply->reset_after, "4") && call.rows[0].funnel.has_receipt;
 }
 
-/* Reports whether a call that overwrites every register leaves the registers alone that C expects a function to
- * preserve, and whether Go finds 0 in the register that it expects to be 0. The compiler has to keep the values below
- * in registers: it cannot compute them, because they come from volatile variables. */
+/* Reports whether a call that overwrites every register leaves the registers alone that C expects a
+ * function to preserve, and whether Go finds 0 in the register that it expects to be 0. The
+ * compiler has to keep the values below in registers: it cannot compute them, because they come
+ * from volatile variables. */
 static int enters_as_agreed(void)
 {
     static volatile int64_t at = 1;

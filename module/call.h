@@ -3,24 +3,24 @@
 
 /* The structures that cross the boundary between C and Go.
  *
- * A command crosses twice: go_parse validates the arguments before a key is touched, and go_decide decides by the
- * stored values and the time. Both get the same structure. Package command has the same structures in Go, and the
- * compiler checks that they agree (layout.go).
+ * A command crosses twice: go_parse validates the arguments before a key is touched, and go_decide
+ * decides by the stored values and the time. Both get the same structure. Package command has the
+ * same structures in Go, and the compiler checks that they agree (layout.go).
  *
- * A structure lives on the stack of the command. The bytes that it points to belong to the server. Go uses both only
- * during a crossing, and keeps no pointer. */
+ * A structure lives on the stack of the command. The bytes that it points to belong to the server.
+ * Go uses both only during a crossing, and keeps no pointer. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Borrowed bytes, not NUL-terminated. The order of the fields is the one of a string in
- * Go, which reads this structure as a string. */
+/* Borrowed bytes, not NUL-terminated. The fields have the order of a string in Go, because Go reads
+ * this structure as a string. */
 struct text {
     const char *bytes;
     size_t length;
 };
 
-enum kind { FUNNEL, SLOTS, QUOTA };
+enum kind { FUNNEL, SLOTS, QUOTA, KIND_COUNT };
 
 enum stored {
     STORED_NOTHING,    /* there is no such key */
@@ -55,11 +55,11 @@ enum form {
 
 enum {
     SECONDS_LENGTH = 5,
-    DECIDED_LENGTH = 42,
-    DECIMAL_CAPACITY = 24,
-    MESSAGE_CAPACITY = 512,
+    DECIDED_LENGTH = 42,    /* the size of a call.Row in Go, in units of 8 bytes (layout.go) */
+    DECIMAL_CAPACITY = 24,  /* three times eight digits, since decimal.go writes eight at a time */
+    MESSAGE_CAPACITY = 512, /* more than the longest error */
     WORDS_PER_ROW = 5,
-    MAX_ROWS = 64,
+    MAX_ROWS = 64, /* all lie on the stack, and the server serves nobody else meanwhile */
 };
 
 /* A number in decimal: the bytes from start up to end. */
@@ -71,7 +71,7 @@ struct decimal {
 /* The string that keeps a funnel or a quota. */
 struct string_key {
     /* From C, for go_decide. */
-    struct text stored;    /* the value of the key */
+    struct text stored;    /* the value, which lives until the key is written or closed */
     int64_t stored_expiry; /* for a quota: Unix time in milliseconds at which the key expires, or below 1 */
 
     /* From go_decide. */
@@ -114,7 +114,7 @@ struct slots {
 
 /* One row of a call. */
 struct row {
-    struct text words[WORDS_PER_ROW]; /* from C, for go_parse: as the client sent them */
+    struct text words[WORDS_PER_ROW]; /* from C, for go_parse: the client's, alive until the reply */
     uint64_t compared_with, alike;    /* used by Go only */
 
     enum kind kind;     /* from go_parse */
@@ -178,8 +178,8 @@ void go_decide(struct call *call);
  * overwrites every register. */
 void go_overwrite(int64_t zero[2]);
 
-/* The address of the Go function behind go_parse. It is NULL if funnel-link has not linked this file:
- * a call of go_parse or go_decide would then crash the server. */
+/* The address of the Go function behind go_parse. It is NULL if funnel-link has not linked this
+ * file: a call of go_parse or go_decide would then crash the server. */
 extern const void *const go_code;
 
 /* Tests the entry points with calls whose answers are known. Returns NULL, or a string

@@ -3,8 +3,8 @@
 
 #include "abi.h"
 
-/* Nanoseconds since the Unix epoch by the machine's real-time clock, which the server's own expiry follows. The
- * server's API has only milliseconds, so the clock is read here. */
+/* Nanoseconds since the Unix epoch by the machine's real-time clock, which the server's own expiry
+ * follows. The server's API has only milliseconds, so the clock is read here. */
 int64_t clock_nanoseconds(void);
 
 /* FUNNEL.DEBUG, in builds with the tag funneldebug:

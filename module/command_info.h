@@ -3,8 +3,9 @@
 
 #include "abi.h"
 
-/* The layouts that SetCommandInfo expects. The server takes their sizes from struct command_info_version and steps
- * through the arrays by them. Newer servers, whose structures are longer, therefore still understand these. */
+/* The layouts that SetCommandInfo expects. The server takes their sizes from struct
+ * command_info_version and steps through the arrays by them. Newer servers, whose structures are
+ * longer, therefore still understand these. */
 
 enum argument_type {
     ARGUMENT_STRING = 0,

@@ -5,7 +5,8 @@
 #include "kinds.h"
 #include "reply.h"
 
-/* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never writes to them. */
+/* An array of arguments ends with an entry of zeroes. The server copies the arrays, and never
+ * writes to them. */
 
 /* clang-format off */
 
@@ -128,7 +129,8 @@ static const struct shape debug_shape = {.last_key = 1, .key_step = 1};
 static const struct access debug_access = {.flags = "admin"};
 #endif
 
-/* The server does not tell a function which command it runs, so each command has its own function. */
+/* The server does not tell a function which command it runs, so each command has its own
+ * function. */
 typedef int command_function(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 static command_function throttle_command, reserve_command, take_command, peek_command, charge_command, refund_command;
 
@@ -171,7 +173,7 @@ ALWAYS_INLINE uint32_t count_rows(const struct command *command, int argc)
     return (uint32_t)rows;
 }
 
-/* Returns the words of a row, within the words of the command. */
+/* Returns the words of a row: a part of argv, which belongs to the server. */
 static RedisModuleString **words_of(RedisModuleString **argv, uint32_t row)
 {
     return argv + 1 + WORDS_PER_ROW * row;
@@ -195,10 +197,9 @@ ALWAYS_INLINE void read_arguments(struct call *call, RedisModuleString **argv, i
     call->last_word = has_last_word ? text_of(argv[argc - 1]) : (struct text){NULL, 0};
 }
 
-/* Valkey 9.2 saves keys, and sends them to replicas, without a fork if it is told to. A key that
- * such an operation has in use cannot be opened for writing. The server delays each command that
- * names the key until then, so this happens to none of ours that is sent as commands are. If it
- * happens, the whole call is an error. */
+/* Valkey 9.2 can save keys, and send them to replicas, without a fork. While it uses a key for
+ * that, the key cannot be opened for writing. The server holds a client's command back until its
+ * keys are free, so no call should meet such a key. If one does, the whole call is an error. */
 static __attribute__((cold)) void mark_in_use(struct row *row)
 {
     row->stored = STORED_IN_USE;
@@ -206,10 +207,12 @@ static __attribute__((cold)) void mark_in_use(struct row *row)
 }
 
 /* Runs a command. It enters Go twice, whatever the number of rows: go_parse gets all arguments, and
- * go_decide gets all stored values. These two (enter_*.S) lead to Parse and Decide of package command.
- * All keys are opened before any is written, and closed before a write is replicated or notified.
+ * go_decide gets all stored values. Both are entry points in enter_*.S, which lead to Parse and
+ * Decide of package command. All keys are opened before any is written, and closed before a write
+ * is replicated or notified.
  *
- * This is inlined into each command's function because the compiler then knows the command's entry in the table. */
+ * This is inlined into each command's function because the compiler then knows the command's entry
+ * in the table. */
 ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, const struct command *command)
 {
     const uint32_t length = count_rows(command, argc);
@@ -224,9 +227,9 @@ ALWAYS_INLINE int run_command(RedisModuleCtx *ctx, RedisModuleString **argv, int
     go_parse(&call);
     if (call.verdict != VERDICT_PARSED) return reply(ctx, &call);
 
-    /* Every command except CL.PEEK opens its keys for writing, even though many calls write nothing:
-     * one lookup then serves reading and writing. The module has turned the implicit "key was
-     * modified" off, so closing a key that was not written leaves no trace. */
+    /* Every command except CL.PEEK opens its keys for writing, even though many calls write
+     * nothing: one lookup then serves reading and writing. The module has turned the implicit "key
+     * was modified" off, so closing a key that was not written leaves no trace. */
     RedisModuleKey *keys[MAX_ROWS];
     int mode = command->operation == PEEK ? REDISMODULE_READ : REDISMODULE_READ | REDISMODULE_WRITE;
     for (uint32_t i = 0; i < length; i++) keys[i] = redis.OpenKey(ctx, words_of(argv, i)[0], mode);

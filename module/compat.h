@@ -5,7 +5,8 @@
 
 #include "abi.h"
 
-/* CL.THROTTLE adds this to its capacity argument to get the limit: 0 for "none", 1 for "redis-cell". */
+/* CL.THROTTLE adds this to its capacity argument to get the limit: 0 for "none", 1 for
+ * "redis-cell". */
 extern int compat_surplus;
 
 /* Reads the load arguments, and sets compat_surplus. For an argument that is not accepted it logs

@@ -21,8 +21,8 @@
 //
 // Each row of a call is of a kind: a funnel, slots or a quota. Each place has a table that chooses
 // by kind: kinds.c here, command/kind.go and internal/call/row.go. A new kind is one more line in
-// each table, and one more file in command/. Here it needs a file if it keeps its state in a value
-// that no other kind uses, as slots.c does.
+// each table, and one more file in command/; a table that lacks it does not compile. Here it needs
+// a file if it keeps its state in a value that no other kind uses, as slots.c does.
 //
 // # The files
 //

@@ -15,8 +15,7 @@ static struct text slots_last_element(const struct row *row)
 }
 
 /* A quota is a string: "used:", then the sum that is used, in decimal. The key expires when the
- * period ends. That expiry is asked for only if the key exists, because the server has to look it
- * up. */
+ * period ends. The server has to look that expiry up, so it is asked only if the key exists. */
 static void quota_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString **words,
                        int64_t now)
 {
@@ -24,7 +23,7 @@ static void quota_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key
     if (row->stored == STORED_OF_KIND) row->string.stored_expiry = redis.GetAbsExpire(key);
 }
 
-/* The receipt. */
+/* The receipt: the end of the period that counted the call. */
 static struct text quota_last_element(const struct row *row)
 {
     return digits_of(&row->quota.until);
@@ -35,3 +34,4 @@ const struct kind_functions kinds[] = {
     [SLOTS] = {slots_read, slots_write, slots_replicate, slots_notify, slots_last_element},
     [QUOTA] = {quota_read, string_key_write, string_key_replicate, string_key_notify, quota_last_element},
 };
+_Static_assert(sizeof kinds / sizeof kinds[0] == KIND_COUNT, "each kind needs its functions");

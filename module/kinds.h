@@ -2,8 +2,8 @@
 #define FUNNEL_KINDS_H
 
 /* The kinds of rows: how the key of each kind is read, written and announced. The functions key_...
- * call the function of the row's kind. Keys and words belong to the caller. The words of a row begin
- * with the name of its key. */
+ * call the function of the row's kind. Keys and words belong to the caller. The words of a row
+ * begin with the name of its key. */
 
 #include "abi.h"
 #include "call.h"
@@ -14,7 +14,7 @@ struct kind_functions {
     void (*replicate)(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words);
     void (*notify)(const struct row *row, RedisModuleCtx *ctx, RedisModuleString *name);
 
-    /* The last element of the row's reply. */
+    /* The last element of the row's reply: bytes of the row, or a constant. */
     struct text (*last_element)(const struct row *row);
 };
 
@@ -29,7 +29,7 @@ static inline void key_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey
     kinds[row->kind].read(row, ctx, key, words, now);
 }
 
-/* Makes the write that the row asks for. */
+/* Writes or removes the state, as go_decide has asked for in row->write. */
 static inline void key_write(struct row *row, RedisModuleKey *key, RedisModuleString **words, int64_t now)
 {
     if (row->write != WRITE_NOTHING) kinds[row->kind].write(row, key, words, now);
@@ -39,9 +39,9 @@ static inline void key_write(struct row *row, RedisModuleKey *key, RedisModuleSt
  * ordinary commands to replicas and the AOF. key_notify tells WATCH and client-side caches that the
  * key has changed, and sends the keyspace events of these commands.
  *
- * Replication comes first. Any lookup of the key deletes it if it has expired by the server's clock,
- * which may happen after the clock was stepped. Replicas must receive the write before they receive
- * that deletion. */
+ * Replication comes first. Any lookup of the key deletes it if it has expired by the server's
+ * clock, which may happen after the clock was stepped. Replicas must receive the write before they
+ * receive that deletion. */
 static inline void key_replicate(const struct row *row, RedisModuleCtx *ctx, RedisModuleString **words)
 {
     if (row->write != WRITE_NOTHING) kinds[row->kind].replicate(row, ctx, words);
@@ -54,7 +54,7 @@ static inline void key_notify(const struct row *row, RedisModuleCtx *ctx, RedisM
     kinds[row->kind].notify(row, ctx, name);
 }
 
-/* The last element of the row's reply. */
+/* The last element of the row's reply: bytes of the row, or a constant. */
 static inline struct text key_last_element(const struct row *row)
 {
     return kinds[row->kind].last_element(row);
@@ -83,6 +83,7 @@ static inline struct text text_of(const RedisModuleString *string)
     return text;
 }
 
+/* The digits of a number: bytes of that very structure. */
 static inline struct text digits_of(const struct decimal *decimal)
 {
     return (struct text){decimal->bytes + decimal->start, decimal->end - decimal->start};

@@ -115,7 +115,7 @@ func _() {
 	// If a call.Row grows by 8 bytes, DECIDED_LENGTH in call.h grows by 1.
 	_ = same[u.Sizeof(C.struct_decided{})-u.Sizeof(call.Row{})]
 
-	// C calls them with one pointer, whatever they are in Go.
+	// C calls these two with one pointer, whatever they take in Go.
 	_, _ = (func(*command.Call))(command.Parse), (func(*command.Call))(command.Decide)
 
 	_ = same[(C.SECONDS_LENGTH^command.SecondsLength)|(C.DECIMAL_CAPACITY^command.DecimalCapacity)]
@@ -123,6 +123,7 @@ func _() {
 	_ = same[C.MAX_ROWS^command.MaxRows]
 	_ = same[(C.IN_SECONDS^command.InSeconds)|(C.IN_ROWS^command.InRows)]
 	_ = same[(C.FUNNEL^call.Funnel)|(C.SLOTS^call.Slots)|(C.QUOTA^call.Quota)]
+	_ = same[C.KIND_COUNT^call.KindCount]
 	_ = same[(C.STORED_NOTHING^command.StoredNothing)|(C.STORED_OF_KIND^command.StoredOfKind)]
 	_ = same[(C.STORED_OTHER_TYPE^command.StoredOtherType)|(C.STORED_IN_USE^command.StoredInUse)]
 	_ = same[(C.WRITE_NOTHING^command.WriteNothing)|(C.WRITE_STATE^command.WriteState)]

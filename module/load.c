@@ -16,16 +16,15 @@ static void add_info(RedisModuleInfoCtx *info, int for_crash_report)
 {
     (void)for_crash_report;
     redis.InfoAddSection(info, "");
-    redis.InfoAddFieldCString(info, "version", FUNNEL_VERSION);
+    redis.InfoAddFieldCString(info, "version", FUNNEL_BUILD);
     redis.InfoAddFieldCString(info, "commit", FUNNEL_COMMIT);
     redis.InfoAddFieldCString(info, "compat", compat_name());
     reply_add_counts(info);
 }
 
-/* Without one of Valkey's options, the server refuses what the option is for: while a module is
- * loaded that does not declare it, there is no atomic migration of slots, or no save without a fork.
- * Options that the server does not know are left out, because a later server may give their bits
- * another meaning. */
+/* Valkey refuses some of its features while a module is loaded that does not declare the option for
+ * them: atomic migration of slots, and saves without a fork. Options that the server does not know
+ * are left out, because a later server may give their bits another meaning. */
 static int module_options(void)
 {
     const int options_of_valkey =
@@ -35,18 +34,19 @@ static int module_options(void)
     return options;
 }
 
-/* Called by the server on MODULE LOAD or loadmodule. Sets every static variable again, because the library may still be
- * in the process from an earlier load: musl keeps a library that was unloaded. */
+/* Called by the server on MODULE LOAD or loadmodule. Sets every static variable again, because the
+ * library may still be in the process from an earlier load: musl keeps a library that was
+ * unloaded. */
 PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const char *missing = find_functions(ctx);
     if (redis.SetModuleAttribs == NULL || redis.IsModuleNameBusy == NULL || redis.Log == NULL) return REDISMODULE_ERR;
-    /* Before anything else is set: the module that is loaded may be this very library. */
+    /* Before anything else is set: the module that is already loaded may be this very library. */
     if (redis.IsModuleNameBusy("funnel")) {
         redis.Log(ctx, "warning", "funnel is not loaded: a module of that name is already loaded");
         return REDISMODULE_ERR;
     }
-    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_VERSION_NUMBER, REDISMODULE_APIVER_1);
+    redis.SetModuleAttribs(ctx, "funnel", FUNNEL_BUILD_NUMBER, REDISMODULE_APIVER_1);
     if (missing != NULL) {
         redis.Log(ctx, "warning",
                   "funnel is not loaded: this server lacks RedisModule_%s, which Redis 6.2.8 and newer and Valkey have",
@@ -64,8 +64,9 @@ PUBLIC int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int
     if (compat_read(ctx, argv, argc) != REDISMODULE_OK) return REDISMODULE_ERR;
     redis.RegisterInfoFunc(ctx, add_info);
     memset(reply_counts, 0, sizeof reply_counts);
-    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_VERSION, FUNNEL_COMMIT, compat_name());
-    /* Last, after everything that writes to the log, because the server may still reject the load (unload.h). */
+    redis.Log(ctx, "notice", "funnel %s (%s) loaded, compat %s", FUNNEL_BUILD, FUNNEL_COMMIT, compat_name());
+    /* Registering comes last, after everything that writes to the log, because the server may still
+     * reject the load (unload.h). */
     if (register_commands(ctx) != REDISMODULE_OK) return REDISMODULE_ERR;
     unload_start(ctx);
     return REDISMODULE_OK;

@@ -55,8 +55,9 @@ static void describe(RedisModuleCtx *ctx, const struct command *command)
         redis.Log(ctx, "warning", "the server does not accept the description of %s", command->name);
 }
 
-/* Reports whether the server has a command of that name. If it has none, asking for the
- * keys of a call of that command sets errno to ENOENT. */
+/* Reports whether the server has a command of that name. If it has none, asking for the keys of a
+ * call of that command sets errno to ENOENT. If it has one, it returns NULL, too, and no array that
+ * would have to be freed: each of these commands takes more words than its name. */
 static int has_command(RedisModuleCtx *ctx, const char *name)
 {
     RedisModuleString *word = redis.CreateString(NULL, name, strlen(name));
@@ -68,7 +69,8 @@ static int has_command(RedisModuleCtx *ctx, const char *name)
     return found;
 }
 
-/* The commands that the module replicates. If rename-command has renamed one, the server does not send it. */
+/* The commands that the module replicates. If rename-command has renamed one, the server does not
+ * send it. */
 static const char *const replicated[] = {"set", "del", "zadd", "zrem", "zremrangebyrank", "pexpireat", "persist"};
 
 int can_register(RedisModuleCtx *ctx)

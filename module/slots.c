@@ -1,10 +1,15 @@
 #include "kinds.h"
 
-/* Slots are a sorted set: each member is a holder, its score the Unix time in milliseconds at
- * which the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches
- * its end. The key expires with the last end. */
+/* Slots are a sorted set: each member is a holder, its score the Unix time in milliseconds at which
+ * the slot ends. A slot runs until the instant of the call, in whole milliseconds, reaches its end.
+ * The key expires with the last end. */
 
-enum { HOLDER_WORD = 4, MAX_STEPS = 128, MAX_REMOVED = 1000, NANOSECONDS_PER_MILLISECOND = 1000000 };
+enum {
+    HOLDER_WORD = 4,
+    MAX_STEPS = 128,    /* turns up to here take some 500 steps, about as long as asking the server */
+    MAX_REMOVED = 1000, /* bounds how long a call keeps the server from serving others */
+    NANOSECONDS_PER_MILLISECOND = 1000000,
+};
 
 static const double everything = __builtin_inf();
 
@@ -30,8 +35,8 @@ static void last_running(RedisModuleKey *key, int64_t now)
     redis.ZsetLastInScoreRange(key, (double)now, everything, 1, 0);
 }
 
-/* Steps through the range that was begun, and ends it. It passes at most max members.
- * Returns how many members it has passed, and sets is_all if the range has no others. */
+/* Steps through the range that was begun, past at most max members, and ends the range. Returns how
+ * many members it has passed, and sets is_all if the range has no others. */
 static uint64_t count(RedisModuleKey *key, uint64_t max, int (*step)(RedisModuleKey *key), int *is_all)
 {
     uint64_t passed = 0;
@@ -44,9 +49,10 @@ static uint64_t count(RedisModuleKey *key, uint64_t max, int (*step)(RedisModule
     return passed;
 }
 
-/* Lets the server count the members that have ended, and returns their number, or -1 if the server refuses. The key
- * stays open meanwhile, which is safe: ZCOUNT only reads the key. It cannot find the key expired, because the server's
- * clock stands still within a command, and the key existed when it was opened. */
+/* Lets the server count the members that have ended, and returns their number, or -1 if the server
+ * refuses. The key stays open meanwhile, which is safe: ZCOUNT only reads the key. It cannot find
+ * the key expired, because the server's clock stands still within a command, and the key existed
+ * when it was opened. */
 static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t now)
 {
     RedisModuleCallReply *reply = redis.Call(ctx, "ZCOUNT", "scl", name, "-inf", (long long)now);
@@ -58,8 +64,8 @@ static int64_t ask_ended(RedisModuleCtx *ctx, RedisModuleString *name, int64_t n
 
 /* Returns how many slots run, or limit + 1 if more do. In most sets, few slots run or few have
  * ended. So this function counts both, in turns that get twice as long each time, until it has
- * counted all that run or all that have ended. After turns of MAX_STEPS it asks the server. That costs
- * at least a few hundred steps, but grows only with the logarithm of the set's length. */
+ * counted all that run or all that have ended. After turns of MAX_STEPS it asks the server. That
+ * costs at least a few hundred steps, but grows only with the logarithm of the set's length. */
 static int64_t count_running(struct slots *slots, RedisModuleCtx *ctx, RedisModuleKey *key, RedisModuleString *name,
                              int64_t now)
 {
@@ -122,8 +128,8 @@ void slots_read(struct row *row, RedisModuleCtx *ctx, RedisModuleKey *key, Redis
     slots->last = end_of_other(key, holder, redis.ZsetRangePrev);
 }
 
-/* Removes the members that ended first, at most MAX_REMOVED, and returns how many. The function owns
- * the strings of the members. */
+/* Removes the members that ended first, at most MAX_REMOVED, and returns how many. The strings of
+ * the members belong to this function, which frees them. */
 static int64_t remove_ended(RedisModuleKey *key, int64_t now)
 {
     RedisModuleString *members[MAX_REMOVED];
@@ -167,7 +173,8 @@ void slots_write(struct row *row, RedisModuleKey *key, RedisModuleString **words
         slots->removed = remove_ended(key, nanoseconds / NANOSECONDS_PER_MILLISECOND);
     slots->change = KEY_GONE;
     if (redis.ValueLength(key) == 0) return;
-    /* INT64_MAX means 2^63 or more, too late for an expiry: a score below 2^63 is at most 2^63-1024. */
+    /* INT64_MAX means 2^63 or more, too late for an expiry: a score below 2^63 is at most
+     * 2^63-1024. */
     int64_t last = last_end(row, key);
     slots->expiry = last < INT64_MAX ? last : REDISMODULE_NO_EXPIRE;
     slots->change = EXPIRY_KEPT;

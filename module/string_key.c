@@ -2,9 +2,10 @@
 
 #include "kinds.h"
 
-/* The constant word of the replicated SET, owned by this file. Every SET that waits to be
- * sent to a replica or the AOF holds a reference to it, and a string of Redis 8.6 counts
- * at most 2^23 references. So a new string replaces it from time to time. */
+/* The constant word of the replicated SET, owned by this file. Every SET that waits to be sent to a
+ * replica or the AOF holds a reference to it. A string of Redis 8.6 counts at most 2^23 references,
+ * and the server ends itself with one more. So a new string replaces this one after 2^20 uses, far
+ * below that number. */
 static RedisModuleString *pxat;
 static int pxat_uses;
 enum { MAX_PXAT_USES = 1 << 20 };

@@ -4,7 +4,7 @@
 static int commands_known;
 static int shutting_down;
 
-/* The filter that sees the first command. The server owns it; NULL once it is unregistered. */
+/* The filter that sees the first command, or NULL once it is unregistered. The server owns it. */
 static RedisModuleCommandFilter *first_command;
 
 /* Called before the server looks a command up, even if it then rejects the command. */

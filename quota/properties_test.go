@@ -96,7 +96,8 @@ func TestWaitEndsWithThePeriod(t *testing.T) {
 		if !q.Limited || q.Wait == decision.Never {
 			return
 		}
-		wait, key := q.Wait, store(&q)
+		wait := q.Wait
+		key := store(&q)
 		require.Positive(t, wait)
 		require.Equal(t, wait, q.ResetAfter)
 		early := quota.Quota{Request: request, State: key}
@@ -161,7 +162,7 @@ func TestPeekIsReserveUndone(t *testing.T) {
 }
 
 // A refund by receipt takes back what the call used if its period still runs, and nothing
-// otherwise, whoever has come since.
+// otherwise, no matter which calls came in between.
 func TestRefundByReceipt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		first, _ := drawRequest(t, now)
@@ -170,7 +171,9 @@ func TestRefundByReceipt(t *testing.T) {
 		if q.Until == 0 {
 			return
 		}
-		receipt, key, at := q.Until, store(&q), now
+		receipt := q.Until
+		key := store(&q)
+		at := now
 		for range rapid.IntRange(0, 3).Draw(t, "callers since") {
 			at += rapid.Int64Range(0, 4*millisecond).Draw(t, "later")
 			window, err := quota.NewWindowRequest(5, 7*millisecond, rapid.Int64Range(0, 3).Draw(t, "quantity"))

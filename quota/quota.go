@@ -195,7 +195,7 @@ func (q *Quota) Peek(now int64) error {
 }
 
 // Charge accounts for a quantity that was used, whatever the limit. Limited then says that more
-// than the limit is used, and Wait until when.
+// than the limit is used, and Wait says how long the period still lasts.
 //
 //go:nosplit
 func (q *Quota) Charge(now int64) error {

@@ -112,7 +112,7 @@ type call struct {
 	newState   quota.State
 	taken      int64 // by Take
 	err        error // there is no decision then
-	isOver     bool  // the key has expired: it counts as no key
+	hasExpired bool  // the key has expired: it counts as no key
 	isNoChange bool  // nothing has to be stored
 }
 
@@ -149,7 +149,7 @@ func test(t *testing.T, rows []call, apply func(q *quota.Quota, now int64) error
 			if c.err != nil {
 				return
 			}
-			if c.isOver {
+			if c.hasExpired {
 				c.state = quota.State{}
 			}
 			c.want.Asks = c.quantity > 0
@@ -241,7 +241,7 @@ func TestPeek(t *testing.T) {
 			name: "it gives no key an end", state: quota.State{Used: 4}, limit: 10, quantity: 6, isNoChange: true,
 			want: decision.Decision{Remaining: 6, ResetAfter: minute}, newState: quota.State{Used: 4},
 		}, {
-			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, isOver: true,
+			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, hasExpired: true,
 			limit: 10, quantity: 4, want: decision.Decision{Remaining: 10}, isNoChange: true,
 		}, {
 			name: "an instant before 1970 counts as 0", now: -second, until: 1, state: quota.State{Used: 1, Expiry: 1},
@@ -315,7 +315,7 @@ func TestUndo(t *testing.T) {
 			name: "a key that expires later is cut", state: quota.State{Used: 4, Expiry: in(90_000)}, limit: 10, quantity: 6,
 			want: decision.Decision{Remaining: 6, ResetAfter: minute}, newState: quota.State{Used: 4, Expiry: in(60_000)},
 		}, {
-			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, isOver: true,
+			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, hasExpired: true,
 			limit: 10, quantity: 4, want: decision.Decision{Remaining: 10}, isNoChange: true,
 		}, {
 			name: "an instant before 1970 counts as 0", now: -second, until: 2, state: quota.State{Used: 1, Expiry: 1},

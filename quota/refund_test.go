@@ -59,7 +59,7 @@ func TestRefund(t *testing.T) {
 			name: "and none for a refund of nothing", state: quota.State{Used: 4}, limit: 10, quantity: 0,
 			want: decision.Decision{Remaining: 6, ResetAfter: minute}, newState: quota.State{Used: 4}, isNoChange: true,
 		}, {
-			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, isOver: true,
+			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, hasExpired: true,
 			limit: 10, quantity: 3, want: decision.Decision{Remaining: 10}, isNoChange: true,
 		},
 	}, refund)
@@ -76,7 +76,7 @@ func TestRefundAfterThePeriod(t *testing.T) {
 			name: "no period runs", limit: 10, quantity: 3, until: now,
 			want: decision.Decision{Remaining: 10}, isNoChange: true,
 		}, {
-			name: "the key has expired", state: quota.State{Used: 4, Expiry: in(0)}, isOver: true, limit: 10, quantity: 3,
+			name: "the key has expired", state: quota.State{Used: 4, Expiry: in(0)}, hasExpired: true, limit: 10, quantity: 3,
 			until: now, want: decision.Decision{Remaining: 10}, isNoChange: true,
 		}, {
 			name: "the key does not expire", state: quota.State{Used: 4}, limit: 10, quantity: 3, until: now,

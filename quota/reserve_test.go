@@ -99,11 +99,11 @@ func TestReservePeriods(t *testing.T) {
 			want:     decision.Decision{Limited: true, Remaining: 6, Wait: minute, ResetAfter: minute},
 			newState: quota.State{Used: 4, Expiry: in(60_000)},
 		}, {
-			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, isOver: true,
+			name: "a key that has expired counts as none", state: quota.State{Used: 9, Expiry: in(0)}, hasExpired: true,
 			limit: 10, quantity: 4, want: decision.Decision{Remaining: 6, ResetAfter: minute},
 			receipt: end, newState: quota.State{Used: 4, Expiry: in(60_000)},
 		}, {
-			name: "and a call for nothing has nothing to store", state: quota.State{Used: 9, Expiry: in(0)}, isOver: true,
+			name: "and a call for nothing has nothing to store", state: quota.State{Used: 9, Expiry: in(0)}, hasExpired: true,
 			limit: 10, quantity: 0, want: decision.Decision{Remaining: 10}, isNoChange: true,
 		}, {
 			name: "a key in its last millisecond counts", state: quota.State{Used: 9, Expiry: in(1)}, limit: 10,

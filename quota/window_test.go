@@ -83,7 +83,7 @@ func TestReserveInAWindow(t *testing.T) {
 			want:     decision.Decision{Limited: true, Remaining: 6, Wait: millisecond, ResetAfter: millisecond},
 			newState: quota.State{Used: 4, Expiry: in(1)},
 		}, {
-			name: "after its end the next begins", lasts: minute, limit: 10, quantity: 7, isOver: true,
+			name: "after its end the next begins", lasts: minute, limit: 10, quantity: 7, hasExpired: true,
 			state: quota.State{Used: 4, Expiry: in(0)}, want: decision.Decision{Remaining: 3, ResetAfter: minute},
 			receipt: end, newState: quota.State{Used: 7, Expiry: in(60_000)},
 		}, {

@@ -26,18 +26,13 @@ module=$1 architecture=$2
 tar --version 2>/dev/null | grep -q 'GNU tar' || die "tar is not GNU tar, which can make the same archive every time: run this on Linux"
 
 version=$(version)
-[ -n "$version" ] || die "module/version.h has no line like: #define FUNNEL_VERSION \"1.2.3\""
-
-date=${SOURCE_DATE_EPOCH-}
-if [ -z "$date" ]; then
-    # Without the first test, a copy inside another repository would take its date.
-    { [ -e .git ] && date=$(git log -1 --format=%ct); } ||
-        die "the date of the last commit is not known, because there is no git repository here: set SOURCE_DATE_EPOCH"
-fi
+date=${SOURCE_DATE_EPOCH:-$(commit_time)}
+[ -n "$date" ] ||
+    die "the date of the last commit is not known, because there is no git repository here: set SOURCE_DATE_EPOCH"
 [[ $date =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH must be seconds since 1970, not '$date'"
 
-# Until a version is released, each build of it is one of its own: package managers upgrade
-# to a later one, and go back to an earlier one.
+# Until a version is released, each commit is a version of its own: package managers upgrade to a later commit and to the
+# release, and go back to an earlier commit.
 [[ $version != *-dev ]] || version+=.$(date -u -d "@$date" +%Y%m%d%H%M%S)$(commit | sed -e 's/^/.g/' -e 's/-dirty$/.dirty/')
 
 name=funnel-$version-linux-$architecture

@@ -5,15 +5,15 @@
 # write_packages STAGE ARCHITECTURE VERSION DATE: STAGE is a folder with funnel.so, LICENSE
 # and changelog.gz. Writes the packages to STAGE/packages.
 write_packages() {
-    local stage=$1 architecture=$2 version=$3 date=$4 server format formats=(deb rpm)
+    local stage=$1 architecture=$2 version=$3 date=$4 server format nfpm formats=(deb rpm)
     # On arm64, the module does not load with musl.
     [ "$architecture" != amd64 ] || formats+=(apk)
     mkdir "$stage/packages"
-    on_this_machine go -C release/packages build -o "$stage/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
+    nfpm=$(on_this_machine go -C release/packages tool -n nfpm) # builds it, into Go's cache
     for server in redis valkey; do
         for format in "${formats[@]}"; do
             describe "$server" "$format"
-            (cd "$stage" && SOURCE_DATE_EPOCH=$date ./nfpm package --packager "$format" --target packages/) >/dev/null
+            (cd "$stage" && SOURCE_DATE_EPOCH=$date "$nfpm" package --packager "$format" --target packages/) >/dev/null
         done
     done
 }

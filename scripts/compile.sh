@@ -52,16 +52,45 @@ need_compilers() {
         die "the C compiler '$cc' finds no header files of the C library: $install"
 }
 
-# version prints the version of the sources.
-version() { sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h; }
+# git_says prints what git knows of the sources: the commit, its time in seconds since 1970, and its tags. In an archive
+# that git has made, such as a download from GitHub, source.txt holds the same. Elsewhere nothing is known.
+git_says() {
+    # Without the first test, a copy inside another repository would name the commit of that repository.
+    if [ -e .git ] && git rev-parse --quiet --verify HEAD >/dev/null 2>&1; then
+        printf '%s %s\n' "$(git log -1 --format='%H %ct')" "$(git tag --points-at HEAD | tr '\n' ' ')"
+    else
+        grep -v '^[$]Format' scripts/source.txt || true
+    fi
+}
+
+# changed tells whether files differ from those of the commit.
+changed() { [ -e .git ] && [ -n "$(git --no-optional-locks status --porcelain 2>/dev/null)" ]; }
 
 # commit prints the commit, or nothing if it is unknown: version.h has a word for that.
 # FUNNEL_COMMIT names the commit for a build without .git, such as the build of the image.
 commit() {
+    local hash
     [ -z "${FUNNEL_COMMIT-}" ] || { echo "$FUNNEL_COMMIT"; return; }
-    # Without the first test, a copy inside another repository would name the commit of that repository.
-    [ -e .git ] && git rev-parse --short=12 HEAD 2>/dev/null | tr -d '\n' || return 0
-    [ -z "$(git --no-optional-locks status --porcelain)" ] || echo -dirty
+    read -r hash _ < <(git_says) || return 0
+    echo "${hash:0:12}$(! changed || echo -dirty)"
+}
+
+# commit_time prints the time of the commit, in seconds since 1970, or nothing.
+commit_time() {
+    local time
+    read -r _ time _ < <(git_says) || return 0
+    echo "$time"
+}
+
+# version prints the version of the sources. It ends in -dev, unless the commit has the tag of that version and nothing
+# was changed since. FUNNEL_TAG names the tag for a build without .git.
+version() {
+    local version tags
+    version=$(sed -n 's/^#define FUNNEL_VERSION "\(.*\)"$/\1/p' module/version.h)
+    [ -n "$version" ] || die "module/version.h has no line like: #define FUNNEL_VERSION \"1.2.3\""
+    read -r _ _ tags < <(git_says) || true
+    [ -z "${FUNNEL_TAG-}" ] || tags=$FUNNEL_TAG
+    if [[ " $tags " = *" v$version "* ]] && ! changed; then echo "$version"; else echo "$version-dev"; fi
 }
 
 # on_this_machine COMMAND...: builds or runs programs for this machine, even if the module is for another one.
@@ -69,13 +98,15 @@ on_this_machine() { GOOS=$(go env GOHOSTOS) GOARCH=$(go env GOHOSTARCH) CGO_ENAB
 
 # compile OUTPUT [FLAG...]: replaces OUTPUT atomically, because a server may have loaded it.
 compile() {
-    local output=$1 commit flags draft foreign
+    local output=$1 commit version flags draft foreign
     shift
     # Some compilers, such as Ubuntu's gcc, protect stacks and formats by default, with functions
     # of glibc that musl lacks. Each function has its own section: the linker removes unused sections.
     flags="$(go env CGO_CFLAGS) -U_FORTIFY_SOURCE -fno-stack-protector -fno-lto -ffunction-sections -fdata-sections"
     commit=$(commit)
     [ -z "$commit" ] || flags+=" '-DFUNNEL_COMMIT=\"$commit\"'"
+    version=$(version)
+    [[ $version = *-dev ]] || flags+=" -DFUNNEL_RELEASE"
     mkdir -p build
     draft=$(mktemp -d "$PWD/build/draft.XXXXXX")
     (

@@ -37,7 +37,7 @@ import (
 )
 
 func (runner *Runner) serve() {
-	decider, err := backend.New(runner.settings, func() {})
+	decider, err := backend.New(runner.settings, backend.Events{Failed: func() {}, NotAsked: func() {}})
 	if err != nil {
 		panic(err)
 	}

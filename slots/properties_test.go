@@ -79,7 +79,8 @@ func TestReserveKeepsTheBound(t *testing.T) {
 		for range 30 {
 			at += rapid.Int64Range(0, 3*millisecond).Draw(t, "later")
 			ends.removeEnded(at)
-			holder, running := drawHolder(t), int64(len(ends))
+			holder := drawHolder(t)
+			running := int64(len(ends))
 			holds := ends[holder] > 0
 			request, limit, ttl := drawRequest(t)
 			s := slots.Slots{Request: request, State: ends.of(holder)}
@@ -108,7 +109,8 @@ func TestReserveKeepsTheBound(t *testing.T) {
 // wait again.
 func TestWaitEndsWithTheFirstSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ends, holder := drawTable(t), drawHolder(t)
+		ends := drawTable(t)
+		holder := drawHolder(t)
 		request, limit, _ := drawRequest(t)
 		s := slots.Slots{Request: request, State: ends.of(holder)}
 		require.NoError(t, s.Reserve(now))
@@ -132,7 +134,8 @@ func TestWaitEndsWithTheFirstSlot(t *testing.T) {
 // Peek decides as Reserve would, and Undo brings back what Peek sees.
 func TestPeekIsReserveUndone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ends, holder := drawTable(t), drawHolder(t)
+		ends := drawTable(t)
+		holder := drawHolder(t)
 		request, _, _ := drawRequest(t)
 		peek := slots.Slots{Request: request, State: ends.of(holder)}
 		require.NoError(t, peek.Peek(now))

@@ -36,11 +36,13 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 	}
 	for _, setting := range environment {
 		compiler, isCompiler := strings.CutPrefix(setting, "CC=")
-		if _, err := exec.LookPath(compiler); isCompiler && err != nil {
+		_, err := exec.LookPath(compiler)
+		if isCompiler && err != nil {
 			t.Skip(err)
 		}
 	}
-	folder, replaced := t.TempDir(), map[string]string{}
+	folder := t.TempDir()
+	replaced := map[string]string{}
 	for name, content := range sources {
 		file, err := os.CreateTemp(folder, "*"+filepath.Ext(name))
 		must(t, err)
@@ -52,7 +54,8 @@ func build(t *testing.T, sources map[string]string, environment ...string) (path
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(folder, "overlay.json"), overlay, 0o644))
-	const script = `cd ../..; . scripts/common.sh; . scripts/compile.sh; need_compilers; compile "$1/funnel.so" -overlay "$1/overlay.json"`
+	const script = `cd ../..; . scripts/common.sh; . scripts/compile.sh; need_compilers
+compile "$1/funnel.so" -overlay "$1/overlay.json"`
 	command := exec.Command("bash", "-euc", script, "test", folder)
 	command.Env = slices.Concat(os.Environ(), []string{"GOARCH=amd64"}, environment)
 	output, err := command.CombinedOutput()
@@ -94,7 +97,8 @@ func TestBreaks(t *testing.T) {
 				{"named", `length(c)`, `go:strlen`},
 			}},
 		{"what funnel-link refuses", `funnel/module/command\.FUNCTION: `, hiddenVariables, []change{
-			{"interfaces", `_, err := gcra.NewRate(c.Now, c.Now, c.Now); if err != nil { c.add(err.Error()) }`, `the instruction at .* calls or jumps through a pointer`},
+			{"interfaces", `_, err := gcra.NewRate(c.Now, c.Now, c.Now); if err != nil { c.add(err.Error()) }`,
+				`the instruction at .* calls or jumps through a pointer`},
 			{"closure", `f := func() { c.Now++ }; if c.Now > 0 { f = func() { c.Now-- } }; f()`, `.* through a pointer`},
 			{"goroutine", `go large(c)`, `the instruction at .* takes the address of code, as for a goroutine`},
 			{"deferred", `for range c.Now { defer large(c) }`, `the instruction at .* takes the address of code`},
@@ -107,9 +111,11 @@ func TestBreaks(t *testing.T) {
 			{"other", `otherVariable++`, `it uses the variable other\.variable in `},
 			{"init", ``, `nothing runs this initializer`},
 		}},
-		{"what Go's linker refuses", `(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/command\.FUNCTION<1>\n`, ``, []change{
-			{"deep", `var large [1000]byte; for i := range large { large[i] = byte(c.Now) }; c.add(string(large[:0]))`, ` *grows`},
-		}},
+		{"what Go's linker refuses",
+			`(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/command\.FUNCTION<1>\n`, ``, []change{
+				{"deep", `var large [1000]byte; for i := range large { large[i] = byte(c.Now) }
+					c.add(string(large[:0]))`, ` *grows`},
+			}},
 	} {
 		for arch, environment := range map[string][]string{"amd64": nil, "arm64": arm64Build} {
 			t.Run(group.name+", "+arch, func(t *testing.T) {
@@ -133,8 +139,9 @@ func TestBreaks(t *testing.T) {
 // functions there, except "stack", which tests the mark.
 func withChanges(t *testing.T, declarations string, changes []change) map[string]string {
 	const file, parse = "module/command/command.go", "\nfunc Parse(c *Call) {\n"
-	functions, calls := "package command\nimport (\"os\"; _ \"unsafe\"; \"funnel/gcra\")\nvar _, _ = os.Getpid, gcra.Empty\n", ""
-	functions += declarations + "\n"
+	calls := ""
+	functions := "package command\nimport (\"os\"; _ \"unsafe\"; \"funnel/gcra\")\n" +
+		"var _, _ = os.Getpid, gcra.Empty\n" + declarations + "\n"
 	functions += "//go:noinline\nfunc large(c *Call) { var large [4096]byte; c.add(string(large[:0])) }\n"
 	for _, c := range changes {
 		if c.body == "" {
@@ -146,5 +153,8 @@ func withChanges(t *testing.T, declarations string, changes []change) map[string
 		functions += "//go:noinline\nfunc " + c.name + "(c *Call) { " + c.body + " }\n"
 		calls += c.name + "(c)\n"
 	}
-	return map[string]string{file: strings.Replace(source(t, file), parse, parse+calls, 1), "module/command/breaks.go": functions}
+	return map[string]string{
+		file:                       strings.Replace(source(t, file), parse, parse+calls, 1),
+		"module/command/breaks.go": functions,
+	}
 }

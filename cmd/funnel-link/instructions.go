@@ -35,9 +35,10 @@ type instruction struct {
 
 const (
 	isUnknown      = "is not known to the decoder"
-	throughPointer = "calls or jumps through a pointer, as for a closure or a method of an interface: its target is unknown"
-	takesAddress   = "takes the address of code, as for a goroutine, a defer or the value of a function"
-	entersKernel   = "calls the kernel"
+	throughPointer = "calls or jumps through a pointer, as for a closure or a method of an interface: " +
+		"its target is unknown"
+	takesAddress = "takes the address of code, as for a goroutine, a defer or the value of a function"
+	entersKernel = "calls the kernel"
 )
 
 func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (found []instruction) {
@@ -49,7 +50,8 @@ func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 		next = at + decoded.Len
 		distance, isDirect := decoded.Args[0].(x86asm.Rel)
 		i := instruction{at: at}
-		switch relocated := isRelocated(at, next); {
+		relocated := isRelocated(at, next)
+		switch {
 		case isDirect && !relocated:
 			i.at, i.target = at+decoded.PCRelOff, next+int(distance)
 			if decoded.PCRel == 4 {
@@ -75,16 +77,19 @@ func amd64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (fou
 // set encoding". Every instruction is one word, so arm64 sees every instruction.
 func arm64(code []byte, isRelocated func(from, to int) bool, hasTable bool) (found []instruction) {
 	for at := 0; at+4 <= len(code); at += 4 {
-		word, i := binary.LittleEndian.Uint32(code[at:]), instruction{at: at}
+		word := binary.LittleEndian.Uint32(code[at:])
+		i := instruction{at: at}
 		is := func(mask, pattern uint32) bool { return word&mask == pattern }
-		// target adds a signed distance in words, which has size bits from low on.
+		// target adds the signed distance, in words of code, that is in the size bits from bit low on.
 		target := func(low, size int) int { return at + int(int32(word<<(32-low-size))>>(32-size))*4 }
 		switch {
 		case isRelocated(at, at+4), is(0xffffffff, 0xd65f03c0), is(0xfffffc1f, 0xd61f0000) && hasTable: // RET, BR
 		case is(0xfc000000, 0x94000000): // BL
-			i.target, i.kind = target(0, 26), call
+			i.target = target(0, 26)
+			i.kind = call
 		case is(0xfc000000, 0x14000000): // B
-			i.target, i.kind = target(0, 26), jump
+			i.target = target(0, 26)
+			i.kind = jump
 		case is(0xff000000, 0x54000000), is(0x7e000000, 0x34000000): // B.cond, CBZ, CBNZ
 			i.target = target(5, 19)
 		case is(0x7e000000, 0x36000000): // TBZ, TBNZ

@@ -53,14 +53,15 @@ func requireRefused(t *testing.T, path, says string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // a server that loads the file goes on
 	defer cancel()
-	output, _ := exec.CommandContext(ctx, server, "--port", "0", "--unixsocket", path+"-socket", "--loadmodule", path).CombinedOutput()
+	arguments := []string{"--port", "0", "--unixsocket", path + "-socket", "--loadmodule", path}
+	output, _ := exec.CommandContext(ctx, server, arguments...).CombinedOutput()
 	if !strings.Contains(string(output), says) {
 		t.Errorf("the server does not say %q, but\n%s", says, output)
 	}
 }
 
-// TestArguments: if the arguments are not those of Go's linker for a shared library, funnel-link
-// passes them on to the C compiler, or says what is wrong.
+// TestArguments: funnel-link expects the arguments with which Go's linker links a shared library.
+// It passes any others on to the C compiler, or says what is wrong.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ cc, args, says string }{
 		{"true", "-Wl,-z,relro /tmp/x/trivial.c", "<nil>"},
@@ -71,7 +72,8 @@ func TestArguments(t *testing.T) {
 	} {
 		t.Setenv("CC", c.cc)
 		says := "<nil>"
-		if err := link(strings.Fields(c.args)); err != nil {
+		err := link(strings.Fields(c.args))
+		if err != nil {
 			says = err.Error()
 		}
 		if !strings.Contains(says, c.says) {
@@ -82,7 +84,6 @@ func TestArguments(t *testing.T) {
 
 // TestInstructions: the decoders know instructions that Go's compiler seldom writes.
 func TestInstructions(t *testing.T) {
-	decoders := map[bool]func([]byte, func(from, to int) bool, bool) []instruction{true: arm64, false: amd64}
 	for code, found := range map[string]instruction{
 		"\x90\xe8\x00\xff\xff\xff": {2, "", -250, plt}, // a call
 		"\xeb\x7f":                 {1, "", 129, 0},    // a jump of one byte
@@ -90,7 +91,7 @@ func TestInstructions(t *testing.T) {
 		"\x0f\x05":                 {0, entersKernel, 0, 0},
 		"\xcd\x80":                 {0, entersKernel, 0, 0},
 		"\x90\x06":                 {1, isUnknown, 0, 0},
-		"\xff\xff\xff\x97":         {0, "", -4, call}, // BL; arm64's have 4 bytes
+		"\xff\xff\xff\x97":         {0, "", -4, call}, // BL; instructions of 4 bytes are arm64's
 		"\xe0\xff\xff\x54":         {0, "", -4, 0},    // B.EQ
 		"\x40\x00\x00\xb5":         {0, "", 8, 0},     // CBNZ
 		"\xe0\xff\x07\x36":         {0, "", -4, 0},    // TBZ
@@ -99,7 +100,11 @@ func TestInstructions(t *testing.T) {
 		"\xe2\xff\x1f\xd4":         {0, entersKernel, 0, 0}, // HVC
 		"\x03\x00\x00\xd4":         {0, entersKernel, 0, 0}, // SMC
 	} {
-		got := decoders[len(code) == 4]([]byte(code), func(int, int) bool { return false }, false)
+		decode := amd64
+		if len(code) == 4 {
+			decode = arm64
+		}
+		got := decode([]byte(code), func(int, int) bool { return false }, false)
 		if len(got) != 1 || got[0] != found {
 			t.Errorf("%x: found %+v, not %+v", code, got, found)
 		}

@@ -3,7 +3,7 @@
 //
 //	go build -buildmode=c-shared -ldflags=-extld=funnel-link ./cmd/funnel
 //
-// A linker takes only the code that is needed. But Go's linker hands over all Go code as one
+// A linker takes only the code that is needed. But Go's linker hands over all Go code in a single
 // object, go.o, in which functions call each other without relocations. So funnel-link reads go.o
 // (object.go). It decodes instructions (instructions.go) to follow calls and references from the
 // functions that C calls (walk.go). It writes the symbols of this project that it reaches for the
@@ -30,10 +30,12 @@ import (
 )
 
 func main() {
-	if named := os.Getenv("FUNNEL_GO"); named != "" && named != runtime.Version() {
+	named := os.Getenv("FUNNEL_GO")
+	if named != "" && named != runtime.Version() {
 		fmt.Fprintf(os.Stderr, "funnel-link: warning: this is %s, and funnel is released with %s\n", runtime.Version(), named)
 	}
-	if err := link(os.Args[1:]); err != nil {
+	err := link(os.Args[1:])
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "funnel-link:", err)
 		os.Exit(1)
 	}
@@ -58,18 +60,21 @@ func link(args []string) error {
 	}
 	source, exports := args[at]+"-used.s", args[at]+"-exports"
 	exported := []byte("{ global: RedisModule_OnLoad; RedisModule_OnUnload; local: *; };\n")
-	if err := errors.Join(os.WriteFile(source, code, 0o644), os.WriteFile(exports, exported, 0o644)); err != nil {
+	err = errors.Join(os.WriteFile(source, code, 0o644), os.WriteFile(exports, exported, 0o644))
+	if err != nil {
 		return err
 	}
 	// Go's linker adds these for its runtime: nodelete keeps a library with threads in the process,
 	// -rdynamic exports all functions of C, and runtime/cgo needs pthread.
 	forRuntime := []string{"-Wl,-z,nodelete", "-rdynamic", "-lpthread"}
 	args[at] = source + ".o"
-	if err := compile("-c", source, "-o", args[at]); err != nil {
+	err = compile("-c", source, "-o", args[at])
+	if err != nil {
 		return err
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return slices.Contains(forRuntime, arg) })
-	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack", // after CGO_LDFLAGS: the last counts
+	// These follow CGO_LDFLAGS, because the last one counts.
+	return compile(append(args, "-Wl,--gc-sections", "-Wl,-z,defs", "-Wl,-z,noexecstack",
 		"-Wl,--version-script="+exports)...)
 }
 
@@ -78,7 +83,8 @@ func compile(args ...string) error {
 	compiler := cmp.Or(os.Getenv("CC"), "cc")
 	command := exec.Command("sh", append([]string{"-c", "exec " + compiler + ` "$@"`, "cc"}, args...)...)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
-	if err := command.Run(); err != nil {
+	err := command.Run()
+	if err != nil {
 		return fmt.Errorf("the C compiler, %s, failed: %w", compiler, err)
 	}
 	return nil

@@ -43,7 +43,9 @@ func extract(path string, objects []string) ([]byte, error) {
 	}
 	w := &walk{object: o, machine: machines[o.Machine]}
 	for _, root := range roots {
-		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool { return s.Name == root && elf.ST_TYPE(s.Info) == elf.STT_FUNC })
+		at := slices.IndexFunc(o.symbols, func(s elf.Symbol) bool {
+			return s.Name == root && elf.ST_TYPE(s.Info) == elf.STT_FUNC
+		})
 		if at < 0 || !strings.HasPrefix(root, project) {
 			return nil, fmt.Errorf("go.o lacks %s, which C calls: main must name it, and it must be go:noinline", root)
 		}
@@ -63,7 +65,8 @@ func (w *walk) reject(name, format string, args ...any) {
 
 // rejectInitializers rejects code that Go would run before main: nothing runs it.
 func (w *walk) rejectInitializers() {
-	initializer := regexp.MustCompile(`^(main|` + regexp.QuoteMeta(project) + `(.*/)?[^./]*)\.(init|\.inittask|(map\.)?init\.\d+)$`)
+	ours := `(main|` + regexp.QuoteMeta(project) + `(.*/)?[^./]*)`
+	initializer := regexp.MustCompile(`^` + ours + `\.(init|\.inittask|(map\.)?init\.\d+)$`)
 	for _, symbol := range w.symbols {
 		if initializer.MatchString(symbol.Name) {
 			w.reject(symbol.Name, "nothing runs this initializer, a function init or the value of a variable")
@@ -83,7 +86,9 @@ func (w *walk) follow(symbol elf.Symbol, addend int64) (name string, rest int64)
 		// internal/abi.Type of 48 bytes. Code without a runtime compares its address and its hash,
 		// and reads nothing else.
 		p.start += uint64(addend)
-		p.name, p.end, addend = fmt.Sprintf("type:%#x", p.start), p.start+48, 0
+		p.name = fmt.Sprintf("type:%#x", p.start)
+		p.end = p.start + 48
+		addend = 0
 	case isData && strings.HasPrefix(p.name, "go:string."): // one symbol for all constants, whose lengths are in the code
 		p.end = w.next(p.section, p.start)
 	case isData && strings.Contains(p.name, "..stmp_"): // a constant, named after any of the packages that have it
@@ -106,7 +111,8 @@ var isMethods = regexp.MustCompile(`^go:itab\.`).MatchString
 // write writes a piece for the assembler, and follows all its references.
 func (w *walk) write(p piece) {
 	content := make([]byte, p.end-p.start)
-	if _, err := p.section.ReadAt(content, int64(p.start)); err != nil {
+	_, err := p.section.ReadAt(content, int64(p.start))
+	if err != nil {
 		w.reject(p.name, "cannot be read: %w", err)
 	}
 	var relocations []relocation
@@ -126,7 +132,8 @@ func (w *walk) write(p piece) {
 	for _, r := range relocations {
 		// The section tells a variable, whatever its name: go:linkname can name it like a constant.
 		// Only the loader writes .data.rel.ro, which has tables of addresses.
-		section, isFunction := w.section(r.symbol), elf.ST_TYPE(r.symbol.Info) == elf.STT_FUNC
+		section := w.section(r.symbol)
+		isFunction := elf.ST_TYPE(r.symbol.Info) == elf.STT_FUNC
 		if section.Flags&elf.SHF_WRITE != 0 && !strings.HasPrefix(section.Name, ".data.rel.ro") {
 			w.reject(p.name, "it uses the variable %s in %s: keep state in the call", r.symbol.Name, section.Name)
 			continue

@@ -119,8 +119,8 @@ func TestShortTimeoutWithTLSAndCluster(t *testing.T) {
 	require.Less(t, took, 5*time.Second, "it is served again after a failover")
 }
 
-// To connect takes three times REDIS_TIMEOUT. The connection is open before the service is healthy,
-// and when it is lost, requests that give up do not end the attempt to open another one.
+// Connecting takes three times REDIS_TIMEOUT. The connection is open before the service is healthy.
+// When it is lost, requests that give up do not end the attempt to open another one.
 func TestSlowDial(t *testing.T) {
 	server, files := startWithTLS(t)
 	slow := servertest.Proxy(t, func() string {
@@ -162,8 +162,8 @@ func TestStartWithoutRedis(t *testing.T) {
 		"no connection to Redis within FUNNEL_DIAL_TIMEOUT, 300ms: the service starts without it")
 }
 
-// A user that Redis refuses ends the start. A user who may use the keys of its domain alone is
-// served.
+// If Redis refuses the user, the service does not start. A user who may only use the keys of its
+// domain is served.
 func TestUsers(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	admin := server.Client(t)
@@ -225,8 +225,8 @@ func TestNewCertificateForRedis(t *testing.T) {
 	servertest.Eventually(t, "a decision", func() bool { return service.ask(t, "shop: user=2#0") == "OK: OK 10 0s" })
 }
 
-// A pause of Redis that is longer than REDIS_TIMEOUT costs the requests that wait for it, but no
-// connection: to connect again would take longer.
+// A pause of Redis that is longer than REDIS_TIMEOUT fails the requests that wait for it, but
+// closes no connection: connecting again would take longer.
 func TestPauseCostsNoConnection(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_TIMEOUT=50ms")

@@ -1,5 +1,5 @@
-// What the service does at its edges: when it ends, with hostile bodies, with callers who give up,
-// when certificates change, and what it logs.
+// What the service does when it ends, with hostile bodies, with callers who give up and when
+// certificates change, and what it logs.
 
 package main
 
@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -45,6 +46,44 @@ func TestEndWithWatchedHealth(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, health.Status)
 	require.NoError(t, service.awaitEnd(t))
+}
+
+// On SIGTERM the service ends although it still tries to connect to Redis.
+func TestEndWhileConnecting(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	server.Kill()
+	service := startProgram(t, "REDIS_URL="+server.Addr(), "FUNNEL_DIAL_TIMEOUT=1h")
+	servertest.Eventually(t, "an attempt to connect", func() bool {
+		return strings.Contains(service.readLog(t), "failed to dial")
+	})
+	require.NoError(t, service.process.Signal(syscall.SIGTERM))
+	require.NoError(t, service.awaitEnd(t))
+	require.NotContains(t, service.readLog(t), "listening")
+}
+
+// On SIGTERM the service still gives back what it takes for a caller who has given up.
+func TestEndAfterCallerGaveUp(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	service := startProgram(t, "REDIS_URL="+server.Addr())
+	service.awaitHealth(t)
+	require.Equal(t, "OK: OK 10 0s", service.ask(t, "shop: user=1#0"))
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := service.client.ShouldRateLimit(ctx, request("shop: user=1"))
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), err)
+	require.NoError(t, service.process.Signal(syscall.SIGTERM))
+	servertest.Eventually(t, "that it listens no more", func() bool {
+		connection, err := net.Dial("tcp", service.connection.Target())
+		if err == nil {
+			connection.Close()
+		}
+		return err != nil
+	})
+	require.NoError(t, server.Signal(syscall.SIGCONT))
+	require.NoError(t, service.awaitEnd(t))
+	require.Empty(t, server.Client(t).Keys(t.Context(), "*").Val())
+	require.Contains(t, server.Client(t).Info(t.Context(), "commandstats").Val(), "cl.refund", "the call was executed")
 }
 
 // JSON has the codes of HTTP, and the size of a body is bounded.
@@ -117,13 +156,19 @@ func TestWhatCountsAsAFailureOfRedis(t *testing.T) {
 		cancel()
 		require.Equal(t, codes.DeadlineExceeded, status.Code(err), err)
 	}
-	require.Contains(t, service.ask(t, "shop: user=1"), "no answer from Redis within 50ms")
+	_, err = service.client.ShouldRateLimit(t.Context(), request("shop: user=1"))
+	require.ErrorContains(t, err, "no answer from Redis within 50ms")
+	require.Equal(t, codes.Unavailable, status.Code(err), "no deadline of a caller has passed")
 	servertest.Eventually(t, "the failure in metrics", func() bool { return redisErrors() == 1 })
+	servertest.Eventually(t, "a request about which Redis is not asked, in metrics", func() bool {
+		require.NotContains(t, service.ask(t, "shop: user=1"), "OK")
+		return count("ratelimit_redis_not_asked") > 0
+	})
 	require.NoError(t, server.Signal(syscall.SIGCONT))
 }
 
-// The service's certificate and the CA of its clients are replaced while it runs: a client of the
-// new CA is served, and one of the CA that was withdrawn is not.
+// The service's certificate and the CA of its clients are replaced while it runs. A client with a
+// certificate of the new CA is served, and a client with one of the withdrawn CA is not.
 func TestNewCertificatesForClients(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	folder := t.TempDir()

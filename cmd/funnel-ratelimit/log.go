@@ -33,8 +33,7 @@ func (redisLogger) Printf(_ context.Context, format string, words ...any) {
 	logrus.Warnf(format, words...)
 }
 
-// A logHandler logs by logrus what packages log by slog, as package limiter does, at the same
-// level.
+// A logHandler passes on to logrus, at the same level, what packages such as limiter log by slog.
 type logHandler struct{ entry *logrus.Entry }
 
 // levelOf returns the level of logrus.

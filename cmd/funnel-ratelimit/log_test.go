@@ -15,7 +15,8 @@ import (
 // What package limiter logs has its own level: that Redis is available again is no warning.
 func TestLevels(t *testing.T) {
 	before := slog.Default()
-	level, formatter := logrus.GetLevel(), logrus.StandardLogger().Formatter
+	level := logrus.GetLevel()
+	formatter := logrus.StandardLogger().Formatter
 	var log bytes.Buffer
 	logrus.SetOutput(&log)
 	t.Cleanup(func() {

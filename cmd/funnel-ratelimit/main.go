@@ -13,6 +13,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/service_cmd/runner"
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/stats"
+	gostats "github.com/lyft/gostats"
 	"github.com/sirupsen/logrus"
 
 	"funnel/cmd/funnel-ratelimit/backend"
@@ -63,13 +64,19 @@ func readSettings() (s settings.Settings, err error) {
 
 // newServer returns a server whose statistics go where the settings say. It waits for limits.
 func newServer(s settings.Settings) (*service.Server, error) {
-	var counts stats.ShouldRateLimitStats
-	decider, err := backend.New(s, func() { counts.RedisError.Inc() })
+	// The sinks come last, because they connect at once: a wrong setting is to be the only line of
+	// the log.
+	var redisErrors, notAsked gostats.Counter
+	decider, err := backend.New(s, backend.Events{
+		Failed:   func() { redisErrors.Inc() },
+		NotAsked: func() { notAsked.Inc() },
+	})
 	if err != nil {
 		return nil, err
 	}
 	sinks := runner.NewRunner(s)
 	manager := stats.NewStatManager(sinks.GetStatsStore(), s)
-	counts = manager.NewShouldRateLimitStats()
+	redisErrors = manager.NewShouldRateLimitStats().RedisError
+	notAsked = sinks.GetStatsStore().ScopeWithTags("ratelimit", s.ExtraTags).NewCounter("redis_not_asked")
 	return service.New(s, decider, manager)
 }

@@ -48,7 +48,8 @@ func serve(t testing.TB, redis string, environment ...string) served {
 
 func serveBy(t testing.TB, start func(settings.Settings) (stop func()), redis string,
 	environment ...string) served {
-	folder, port := t.TempDir(), strconv.Itoa(servertest.FreePort(t))
+	folder := t.TempDir()
+	port := strconv.Itoa(servertest.FreePort(t))
 	service := served{config: filepath.Join(folder, "config")}
 	require.NoError(t, os.CopyFS(service.config, os.DirFS("testdata")))
 	for _, setting := range append([]string{
@@ -85,7 +86,8 @@ func request(text string) *pb.RateLimitRequest {
 	for word := range strings.SplitSeq(descriptors, " ") {
 		descriptor := &common.RateLimitDescriptor{}
 		word, hits, found := strings.Cut(word, "#")
-		if number, err := strconv.ParseUint(hits, 10, 64); found && err == nil {
+		number, err := strconv.ParseUint(hits, 10, 64)
+		if found && err == nil {
 			descriptor.HitsAddend = wrapperspb.UInt64(number)
 		}
 		for pair := range strings.SplitSeq(word, ",") {
@@ -103,10 +105,12 @@ func (s served) ask(t *testing.T, text string) string {
 	if err != nil {
 		return err.Error()
 	}
-	answer, separator := response.OverallCode.String(), ": "
+	answer := response.OverallCode.String()
+	separator := ": "
 	for _, status := range response.Statuses {
 		answer += fmt.Sprint(separator, status.Code, " ", status.LimitRemaining)
-		if separator = ", "; status.DurationUntilReset != nil {
+		separator = ", "
+		if status.DurationUntilReset != nil {
 			answer += fmt.Sprint(" ", status.DurationUntilReset.Seconds, "s")
 		}
 	}
@@ -174,7 +178,8 @@ func TestAnswers(t *testing.T) {
 		for _, node := range cluster.Nodes() {
 			node.ClientOfUser(t, rules)
 		}
-		service := serve(t, cluster.Primaries[0].Addr()+","+cluster.Primaries[1].Addr(), "REDIS_TYPE=cluster", "REDIS_AUTH=user:secret")
+		addresses := cluster.Primaries[0].Addr() + "," + cluster.Primaries[1].Addr()
+		service := serve(t, addresses, "REDIS_TYPE=cluster", "REDIS_AUTH=user:secret")
 		service.requireDecisions(t, steps)
 		took := cluster.FailOver(t, "shop:hot=1:100000/SECOND", func() error {
 			_, err := service.client.ShouldRateLimit(context.Background(), request("shop: hot=1"))
@@ -183,9 +188,14 @@ func TestAnswers(t *testing.T) {
 		require.Less(t, took, 5*time.Second, "it is served again after a failover")
 	})
 	t.Run("sentinel", func(t *testing.T) {
-		primary, config := servertest.Start(t, servertest.Options{}), filepath.Join(t.TempDir(), "sentinel.conf")
-		script := fmt.Sprintf(`echo sentinel monitor mymaster 127.0.0.1 %d 1 >%[2]s; exec "$0" %[2]s "$@"`, primary.Port, config)
-		sentinel := servertest.Start(t, servertest.Options{Wrapper: []string{"sh", "-c", script}, Config: []string{"--sentinel"}})
+		primary := servertest.Start(t, servertest.Options{})
+		config := filepath.Join(t.TempDir(), "sentinel.conf")
+		script := fmt.Sprintf(`echo sentinel monitor mymaster 127.0.0.1 %d 1 >%[2]s; exec "$0" %[2]s "$@"`,
+			primary.Port, config)
+		sentinel := servertest.Start(t, servertest.Options{
+			Wrapper: []string{"sh", "-c", script},
+			Config:  []string{"--sentinel"},
+		})
 		serve(t, "mymaster,"+sentinel.Addr(), "REDIS_TYPE=sentinel").requireDecisions(t, steps)
 	})
 }
@@ -283,10 +293,13 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, err, "the limit of a descriptor has the unit UNKNOWN")
 	server.Kill()
 	require.Regexp(t, "EOF|connection refused", service.ask(t, "shop: user=1"))
-	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 60s, OK 10 0s", service.ask(t, "shop: closed=1 user=1"), "user is only looked at")
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0 60s, OK 10 0s", service.ask(t, "shop: closed=1 user=1"),
+		"user is only looked at")
 	require.Equal(t, "OK: OK 1 0s", service.ask(t, "shop: shadow=1"), "refuses no request")
-	require.Equal(t, "OK: OK 9 360s", serve(t, redis, "FUNNEL_ON_FAILURE=local", "FUNNEL_DIAL_TIMEOUT=10ms").ask(t, "shop: user=1"))
-	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST_RATIO", "FUNNEL_ON_FAILURE"} { // checked in the opposite order
+	service = serve(t, redis, "FUNNEL_ON_FAILURE=local", "FUNNEL_DIAL_TIMEOUT=10ms")
+	require.Equal(t, "OK: OK 9 360s", service.ask(t, "shop: user=1"))
+	// The service checks these in the opposite order.
+	for _, name := range []string{"REDIS_TYPE", "FUNNEL_BURST_RATIO", "FUNNEL_ON_FAILURE"} {
 		t.Setenv(name, "7")
 		_, err := newServer(settings.NewSettings())
 		require.ErrorContains(t, err, name)
@@ -294,7 +307,7 @@ func TestErrors(t *testing.T) {
 }
 
 // The page's commands show what remains of a customer's funnel and quota, and reset it. The keys in
-// its table are those that the service writes.
+// its table are the keys that the service writes.
 func TestOneCustomer(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	service := serve(t, server.Addr(), "FUNNEL_QUOTAS=UTC")

@@ -35,7 +35,8 @@ import (
 const isProgram = "RUN_FUNNEL_RATELIMIT=true"
 
 func TestMain(m *testing.M) {
-	if name, value, _ := strings.Cut(isProgram, "="); os.Getenv(name) == value {
+	name, value, _ := strings.Cut(isProgram, "=")
+	if os.Getenv(name) == value {
 		main()
 		return
 	}
@@ -82,7 +83,8 @@ func TestEnvoyGateway(t *testing.T) {
 	server.EnableHTTP2, server.TLS = true, &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	folder, certificate := t.TempDir(), server.TLS.Certificates[0]
+	folder := t.TempDir()
+	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	require.NoError(t, err)
 	for name, block := range map[string]pem.Block{
@@ -106,7 +108,8 @@ func TestEnvoyGateway(t *testing.T) {
 		REDIS_SOCKET_TYPE=tcp REDIS_URL=%s USE_PROMETHEUS=true PROMETHEUS_ADDR=:%d
 		PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml PORT=%d GRPC_PORT=%d DEBUG_PORT=%d`,
 		server.Listener.Addr(), redis.Addr(), metrics, port, grpcPort, debug)
-	service := program("", strings.ReplaceAll(environment, "/certs", folder)+" LOG_FORMAT=json FUNNEL_ON_FAILURE=local FUNNEL_BURST_RATIO=0.3 STATS_FLUSH_INTERVAL=100ms")
+	service := program("", strings.ReplaceAll(environment, "/certs", folder)+
+		" LOG_FORMAT=json FUNNEL_ON_FAILURE=local FUNNEL_BURST_RATIO=0.3 STATS_FLUSH_INTERVAL=100ms")
 	var log bytes.Buffer
 	service.Stderr = &log
 	require.NoError(t, service.Start())
@@ -137,7 +140,8 @@ func TestEnvoyGateway(t *testing.T) {
 	})
 	require.Equal(t, "OK: OK 2 360s", answer)
 	require.Equal(t, "OK", get(t, port, "/healthcheck"))
-	require.Equal(t, "shop.user: unit=HOUR requests_per_unit=10, shadow_mode: false, quota_mode: false\n", get(t, debug, "/rlconfig"))
+	require.Equal(t, "shop.user: unit=HOUR requests_per_unit=10, shadow_mode: false, quota_mode: false\n",
+		get(t, debug, "/rlconfig"))
 	body := `{"domain":"shop","descriptors":[{"entries":[{"key":"user","value":"1"}]}]}`
 	response, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/json", port), "", strings.NewReader(body))
 	require.Regexp(t, `"overallCode":"OK".*"limitRemaining":1`, read(t, response, err))
@@ -180,11 +184,14 @@ func TestWrongStarts(t *testing.T) {
 		{"", "REDIS_TYPE=cluster REDIS_URL=a:1,,b:1", `^.*level=fatal msg="REDIS_URL: address 2 is empty.*\n$`, 1},
 		{"", "REDIS_URL=redis://me:%SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
 		{"", "REDIS_URL=me:SECRET@a:1", `^.*level=fatal msg="REDIS_URL: address 1 is not like[^S]*\n$`, 1},
-		{"", "REDIS_URL=localhost", `^.*level=fatal msg="REDIS_URL: address 1 is 'localhost': it must be host:port with a port .*\n$`, 1},
-		{"", "FUNNEL_DIAL_TIMEOUT=0s", `^.*level=fatal msg="FUNNEL_DIAL_TIMEOUT is 0s: it must be above 0, such as 5s"\n$`, 1},
+		{"", "REDIS_URL=localhost",
+			`^.*level=fatal msg="REDIS_URL: address 1 is 'localhost': it must be host:port with a port .*\n$`, 1},
+		{"", "FUNNEL_DIAL_TIMEOUT=0s",
+			`^.*level=fatal msg="FUNNEL_DIAL_TIMEOUT is 0s: it must be above 0, such as 5s"\n$`, 1},
 		{"", "FUNNEL_QUOTAS=Berlin", `^.*level=fatal msg="FUNNEL_QUOTAS is 'Berlin': it must be UTC, or the name.*\n$`, 1},
 		{"", "FUNNEL_QUOTAS=Local", `^.*level=fatal msg="FUNNEL_QUOTAS is 'Local': it must be UTC, or the name.*\n$`, 1},
-		{"", "DISABLE_STATS=true RUNTIME_ROOT=/none RUNTIME_WATCH_ROOT=false", `^.*level=fatal msg="settings: .*/none/.*\n$`, 1},
+		{"", "DISABLE_STATS=true RUNTIME_ROOT=/none RUNTIME_WATCH_ROOT=false",
+			`^.*level=fatal msg="settings: .*/none/.*\n$`, 1},
 		{"", "BACKEND_TYPE=memcache", `^.*level=fatal msg="BACKEND_TYPE is 'memcache': it must be redis.*\n$`, 1},
 		{"", "TRACING_ENABLED=true REDIS_PIPELINE_LIMIT=0 REDIS_PERSECOND_URL=a:1 REDIS_TYPE=none",
 			"^.*warning.*TRACING_ENABLED is ignored.*\n.*warning.*REDIS_PERSECOND_URL is ignored.*\n.*fatal.*\n$", 1},

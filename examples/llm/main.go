@@ -4,7 +4,7 @@
 // the tokens of the longest answer, all or nothing, and settles the tokens when it ends. From the
 // month it takes only the tokens of the prompt, and charges the answer in pieces while it streams.
 // The piece that overspends the month ends its answer: at most 5 slots × 200 tokens are overspent
-// (docs/operations.md, "A budget").
+// (docs/limits.md, "A budget").
 //
 //	./build.sh run          # a server with the module, in another terminal
 //	go run ./examples/llm   # -redis ADDRESS for another server
@@ -126,7 +126,8 @@ func (t tenant) request(ctx context.Context, number int) error {
 func stream(ctx context.Context, perToken time.Duration, charge func(tokens int) error) (tokens int, err error) {
 	length := 100 + rand.IntN(longestAnswer-100+1)
 	for tokens < length && err == nil {
-		next, began := min(piece, length-tokens), time.Now()
+		next := min(piece, length-tokens)
+		began := time.Now()
 		select {
 		case <-time.After(time.Duration(next) * perToken):
 		case <-ctx.Done():

@@ -46,7 +46,8 @@ func main() {
 	rdb := redis.NewClient(options)
 	defer rdb.Close()
 
-	if err := serve(*listen, 5*time.Second, handler(store{rdb, *prefix}), logger); err != nil {
+	err := serve(*listen, 5*time.Second, handler(store{rdb, *prefix}), logger)
+	if err != nil {
 		logger.Error("the server has failed", "error", err)
 		os.Exit(1)
 	}

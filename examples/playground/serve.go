@@ -39,7 +39,8 @@ func serve(address string, timeout time.Duration, handler http.Handler, logger *
 	logger.Info("shutting down")
 	patience, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := server.Shutdown(patience); err != nil {
+	err = server.Shutdown(patience)
+	if err != nil {
 		return errors.Join(errors.New("requests were cut off"), err)
 	}
 	return nil

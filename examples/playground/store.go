@@ -21,7 +21,8 @@ var script = redis.NewScript(limiter.Script())
 // send sends a command, or the script if the server lacks the module.
 func (s store) send(ctx context.Context, c call) (a answer, err error) {
 	var names []string
-	command, words := []any{"CL." + strings.ToUpper(c.Command)}, []any{c.Command}
+	command := []any{"CL." + strings.ToUpper(c.Command)}
+	words := []any{c.Command}
 	for _, row := range c.Rows {
 		names = append(names, s.prefix+row[0])
 		command = append(command, s.prefix+row[0])

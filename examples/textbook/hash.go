@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A hash has the funnel of a user in Redis, as two numbers: how much water it held, and when that
-// was. As in process, water is counted by the time that it takes to leak, in microseconds.
+// A hash keeps the funnel of a user in Redis, as two numbers: how much water it held, and when. As
+// in a process, water is counted by the time that it takes to leak, in microseconds.
 type hash struct {
 	rdb *redis.Client
 	limit

@@ -83,7 +83,9 @@ func show(ctx context.Context, out io.Writer, rdb *redis.Client, l limit) error 
 			return err
 		}
 	}
-	began, calls, together := time.Now(), 0, make([]int, len(ways))
+	began := time.Now()
+	calls := 0
+	together := make([]int, len(ways))
 	for _, b := range bursts {
 		at := time.Duration(b.at * float64(l.period))
 		err := sleepUntil(ctx, began.Add(at))

@@ -6,9 +6,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A module has the funnel of a user in Redis, as one number: the instant at which it will be empty.
-// The command does the rest, in nanoseconds. Its reply also says how many tokens remain, and how
-// long to wait.
+// A module keeps the funnel of a user in Redis, as a single number: the instant at which it will be
+// empty. The command does the rest, in nanoseconds. Its reply also says how many tokens remain, and
+// how long to wait.
 type module struct {
 	rdb *redis.Client
 	limit

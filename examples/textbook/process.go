@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A process has the funnels of its users in memory: no server, and no other process knows of them.
-// Two processes let twice as many calls through, and a process that starts begins with empty
-// funnels.
+// A process keeps the funnels of its users in memory, so it needs no server. But no other process
+// knows of them: two processes let twice as many calls through, and a process that starts begins
+// with empty funnels.
 type process struct {
 	limit
 	mutex   sync.Mutex
@@ -18,8 +18,8 @@ type process struct {
 }
 
 // A funnel held so much water at an instant. Water is counted by the time that it takes to leak, so
-// there are no fractions to round. The instant is that of a clock that nobody sets: time.Now has
-// one beside the time of day.
+// there are no fractions to round. The instant is read from the monotonic clock, which time.Now has
+// beside the time of day, and which nobody sets.
 type funnel struct {
 	water time.Duration
 	at    time.Time

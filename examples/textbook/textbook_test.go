@@ -145,7 +145,8 @@ func TestEachWayLetsThroughWhatItPromises(t *testing.T) {
 			series := 0
 			rapid.Check(t, func(t *rapid.T) {
 				series++
-				key, m := fmt.Sprint(s.name, series), s.model(l)
+				key := fmt.Sprint(s.name, series)
+				m := s.model(l)
 				for range rapid.IntRange(1, 12).Draw(t, "bursts") {
 					later := time.Duration(rapid.IntRange(0, 7).Draw(t, "minutes later")) * time.Minute
 					s.older(t, key, later)
@@ -205,7 +206,7 @@ func TestEachKeyHasItsOwnLimit(t *testing.T) {
 }
 
 // A call that does not go through changes nothing: a caller that keeps calling waits no longer than
-// one that sleeps.
+// a caller that sleeps.
 func TestLimitedCallsStoreNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range subjects(t, fivePerFiveMinutes) {
@@ -221,9 +222,9 @@ func TestLimitedCallsStoreNothing(t *testing.T) {
 	}
 }
 
-// A server's clock that is set back lets no further call through. For CL.THROTTLE, which stores no
-// more than an instant, the funnel is fuller by that time. The process has a clock that nobody
-// sets.
+// If a server's clock is set back, no further call goes through. For CL.THROTTLE, which stores
+// nothing but an instant, the funnel then is fuller by that time. The clock that the process uses
+// cannot be set.
 func TestClocksThatAreSetBack(t *testing.T) {
 	t.Parallel()
 	fit := map[string]int{"window": 4, "hash": 4, "CL.THROTTLE": 1}
@@ -424,7 +425,8 @@ func inProcess(t *testing.T) uint64 {
 	for i := range keys {
 		keys[i] = fmt.Sprint("user:", i)
 	}
-	p, before := newProcess(fivePerFiveMinutes), allocated()
+	p := newProcess(fivePerFiveMinutes)
+	before := allocated()
 	for _, key := range keys {
 		_, err := p.allow(t.Context(), key)
 		require.NoError(t, err)

@@ -92,7 +92,7 @@ func (s *service) showLimits(w http.ResponseWriter, r *http.Request) {
 	render(w, "customer", v)
 }
 
-// peek returns the states of limits that one Limiter decides on.
+// peek returns the states of limits that belong to one Limiter.
 func peek(ctx context.Context, limits []watched) (states []state, err error) {
 	var rows []limiter.Row
 	for _, each := range limits {
@@ -109,9 +109,11 @@ func peek(ctx context.Context, limits []watched) (states []state, err error) {
 }
 
 func stateOf(policy string, result limiter.Result) state {
-	most, limit := result.Limit.Capacity, result.Limit.String()
+	most := result.Limit.Capacity
+	limit := result.Limit.String()
 	if result.Slots.Max > 0 {
-		most, limit = result.Slots.Max, fmt.Sprintf("%d in flight", result.Slots.Max)
+		most = result.Slots.Max
+		limit = fmt.Sprintf("%d in flight", result.Slots.Max)
 	}
 	refuses := ""
 	switch {

@@ -90,7 +90,8 @@ func (s *service) authenticate(account, password string) *customer {
 // loginLimits returns the limits of a customer's logins for the admin page: of the account, and of
 // the client at that address if there is one.
 func (s *service) loginLimits(c *customer, address string) []watched {
-	l, account := s.limiters.login, accountKey(c.name)
+	l := s.limiters.login
+	account := accountKey(c.name)
 	limits := []watched{watch(l, "account", account, accountGuesses, 1)}
 	if address != "" {
 		client := s.clients.KeyOf(address, nil)

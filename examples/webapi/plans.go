@@ -49,7 +49,8 @@ type customer struct {
 	password string // in your table a hash, by bcrypt or Argon2
 }
 
-// customers stands for a table of your database. Keep it in memory: each request looks into it.
+// customers stands for a table of your database. Keep yours in memory, too, because each request
+// looks into it.
 var customers = []*customer{
 	{name: "acme", plan: free, zone: zone("Europe/Berlin"), apiKey: "key-of-acme", password: "correct horse"},
 	{name: "globex", plan: pro, zone: zone("America/New_York"), apiKey: "key-of-globex", password: "battery staple"},

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// reportEstimate is what a report takes before it begins. It is low, since tokens of the minute
+	// reportEstimate is what a report takes before it begins. It is low, because tokens of the minute
 	// that leak while the report runs cannot be given back. A report that costs more is charged for
-	// the rest, even above the limit: the customer then waits until that has leaked.
+	// the rest, even above the limit: then the customer waits until enough has leaked.
 	reportEstimate = 5
 
 	rowsPerToken = 100

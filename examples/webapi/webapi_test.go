@@ -41,7 +41,8 @@ func newBench(t *testing.T) *bench {
 	}
 	l := limiter.NewLocal(limiter.WithHook(s.metrics.count))
 	s.limiters = limiters{login: l, prices: l, reports: l}
-	b.public, b.internal = s.public(), s.internal()
+	b.public = s.public()
+	b.internal = s.internal()
 	return b
 }
 
@@ -95,7 +96,8 @@ func (b *bench) limits(path string) map[string]string {
 func limitsOn(t *testing.T, page string) map[string]string {
 	limits := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^<td>(.*)$`).FindAllStringSubmatch(page, -1) {
-		if policy, rest, found := strings.Cut(html.UnescapeString(row[1]), "<td>"); found {
+		policy, rest, found := strings.Cut(html.UnescapeString(row[1]), "<td>")
+		if found {
 			limits[policy] = strings.ReplaceAll(rest, "<td>", " | ")
 		}
 	}
@@ -127,7 +129,10 @@ func TestPlans(t *testing.T) {
 	} {
 		t.Run(c.customer, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, began, allowed, firstMinute := newBench(t), time.Now(), 0, 0
+				b := newBench(t)
+				began := time.Now()
+				allowed := 0
+				firstMinute := 0
 				for allowed <= c.quota && time.Since(began) < time.Hour {
 					w := b.get(c.customer, "/price")
 					if w.Code == http.StatusOK {
@@ -265,7 +270,8 @@ func TestLogin(t *testing.T) {
 		}
 		require.Equal(t, "key-of-acme\n", b.login("ACME", "correct horse", "192.0.2.1").Body.String())
 
-		began, guesses := time.Now(), 0
+		began := time.Now()
+		guesses := 0
 		for time.Since(began) < 15*time.Minute {
 			w := b.login([]string{"acme", "Acme"}[guesses%2], "guess", "192.0.2.1")
 			if w.Code == http.StatusUnauthorized {
@@ -321,7 +327,8 @@ func TestLoginOfInventedAccounts(t *testing.T) {
 // The page tells which limit refuses, and the button empties that limit and no other.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, page := newBench(t), "/customers/acme?address=192.0.2.1"
+		b := newBench(t)
+		page := "/customers/acme?address=192.0.2.1"
 		for range 11 {
 			b.get("acme", "/price")
 		}

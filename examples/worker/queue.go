@@ -10,15 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A queue has its jobs in lists of Redis: jobs that wait, and for each process those that it has
-// begun. A job is always in one of them, so none is lost in a crash; its last mails may be sent
-// twice then.
+// A queue keeps its jobs in lists of Redis. One list has the jobs that wait, and each process has a
+// list of the jobs that it has begun. A job is always in one of the lists, so none is lost in a
+// crash. But the mails that a process sent just before the crash may be sent twice.
 type queue struct {
 	rdb            *redis.Client
 	waiting, begun string // keys of lists
 }
 
-// fill puts new jobs into the queue, and those that this process had begun before it crashed.
+// fill puts new jobs into the queue, and puts back the jobs that this process had begun before it
+// crashed.
 func (q *queue) fill(ctx context.Context, count int) error {
 	for {
 		err := q.rdb.LMove(ctx, q.begun, q.waiting, "RIGHT", "LEFT").Err()
@@ -38,8 +39,8 @@ func (q *queue) fill(ctx context.Context, count int) error {
 	return nil
 }
 
-// take moves a job from the list of those that wait. It asks each second, because go-redis does not
-// interrupt a command that blocks.
+// take moves a job from the waiting jobs to the jobs of this process. It asks again each second,
+// because go-redis does not interrupt a command that blocks.
 func (q *queue) take(ctx context.Context) (j job, err error) {
 	for {
 		moved, err := q.rdb.BLMove(ctx, q.waiting, q.begun, "LEFT", "RIGHT", time.Second).Result()

@@ -8,7 +8,8 @@ import (
 	"funnel/limiter"
 )
 
-// What the mail server accepts from all of us, and the key of the funnel that all processes share.
+// What the mail server accepts from all processes together, and the key of the funnel that they
+// share.
 var limit = limiter.PerSecond(4).WithCapacity(8)
 
 const key = "example:mails:sent"

@@ -87,7 +87,8 @@ func TestAnHourOfWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		q, server := &memory{}, &mailServer{began: time.Now()}
+		q := &memory{}
+		server := &mailServer{began: time.Now()}
 		for i := range 10_000 {
 			q.waiting = append(q.waiting, job{ID: fmt.Sprint(i), Mails: 1 + rand.IntN(20)})
 		}
@@ -119,7 +120,8 @@ func TestAnHourOfWork(t *testing.T) {
 // A job with more mails than the funnel holds is sent in pieces, and finished once.
 func TestLargeJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, server := &memory{}, &mailServer{began: time.Now()}
+		q := &memory{}
+		server := &mailServer{began: time.Now()}
 		w := &worker{limiter: limiter.NewLocal(), queue: q, send: server.send}
 		require.NoError(t, w.do(t.Context(), job{ID: "newsletter", Mails: 20}))
 		require.Equal(t, []piece{
@@ -131,11 +133,12 @@ func TestLargeJobs(t *testing.T) {
 	})
 }
 
-// Whoever is told to end while it waits puts the job back, with the mails that remain.
+// A worker that is told to end while it waits puts its job back, with the mails that remain.
 func TestJobsGoBackWhenTheProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q, server := &memory{waiting: []job{{ID: "newsletter", Mails: 20}}}, &mailServer{began: time.Now()}
+		q := &memory{waiting: []job{{ID: "newsletter", Mails: 20}}}
+		server := &mailServer{began: time.Now()}
 		w := &worker{limiter: limiter.NewLocal(), queue: q, send: server.send}
 		time.AfterFunc(time.Second, cancel)
 		w.run(ctx)
@@ -150,7 +153,9 @@ func TestJobsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		q, server, failures := &memory{waiting: []job{{ID: "a", Mails: 1}}}, &mailServer{began: time.Now()}, 0
+		q := &memory{waiting: []job{{ID: "a", Mails: 1}}}
+		server := &mailServer{began: time.Now()}
+		failures := 0
 		server.fail = func(job) error {
 			failures++
 			if failures <= 3 {

@@ -8,7 +8,8 @@ package call
 
 import "funnel/internal/decision"
 
-// MaxRows is how many rows a call may have.
+// MaxRows is how many rows a call may have. They lie on the server's stack, and the server serves
+// nobody else while it decides on them.
 const MaxRows = 64
 
 // An Operation is what a call does to its rows.
@@ -23,6 +24,8 @@ const (
 	Charge
 	Refund
 )
+
+const _ = 3 - KindCount // a fourth kind needs a case in Apply
 
 // Apply decides a call over rows of different keys atomically, at the instant now. Reserve takes
 // from all rows, or from none if one is limited; the other operations apply to each row. Take is

@@ -1,6 +1,6 @@
 // What a call does to its rows, as a table: the states, what is asked, and what is decided and
-// stored then. The packages of the kinds test what each operation does to one row, and package
-// module/command compares whole commands with package contract.
+// stored after that. The packages of the kinds test what each operation does to one row, and
+// package module/command compares whole commands with package contract.
 
 package call_test
 
@@ -58,8 +58,8 @@ func slot(others, own int64) call.Row {
 	return call.Row{Kind: call.Slots, Slots: slots.Slots{Request: request, State: state}}
 }
 
-// part asks for a part of a quota of ten until half a minute from now. The key expires in so many
-// seconds.
+// part asks for a quantity of a quota of ten until half a minute from now. The key expires in so
+// many seconds.
 func part(used, expiry, quantity int64) call.Row {
 	request, err := quota.NewRequest(10, now+30*second, quantity)
 	if err != nil {
@@ -69,7 +69,7 @@ func part(used, expiry, quantity int64) call.Row {
 	return call.Row{Kind: call.Quota, Quota: quota.Quota{Request: request, State: state}}
 }
 
-// try asks for a part of the same quota in a window of a minute.
+// try asks for a quantity of the same quota in a window of a minute.
 func try(used, expiry, quantity int64) call.Row {
 	row := part(used, expiry, quantity)
 	request, err := quota.NewWindowRequest(10, 60*second, quantity)
@@ -80,7 +80,7 @@ func try(used, expiry, quantity int64) call.Row {
 	return row
 }
 
-// An outcome is what a call has decided on a row. Times are in seconds.
+// An outcome is what a call has decided about a row. Times are in seconds.
 type outcome struct {
 	limited          bool
 	remaining        int64
@@ -283,7 +283,9 @@ func TestApplyToSeveralRows(t *testing.T) {
 
 // The first row whose decision is an error fails the call.
 func TestErrors(t *testing.T) {
-	fullFunnel, endlessSlot, fullQuota := funnel(0, 1), slot(0, 0), part(most, 30, 1)
+	fullFunnel := funnel(0, 1)
+	endlessSlot := slot(0, 0)
+	fullQuota := part(most, 30, 1)
 	fullFunnel.Funnel.TAT = most
 	request, err := slots.NewRequest(2, most)
 	require.NoError(t, err)

@@ -15,7 +15,13 @@ const (
 	Funnel Kind = iota // a rate
 	Slots              // what is in flight
 	Quota              // a sum per period
+
+	// KindCount is how many kinds there are. Where a switch has a case for each kind, a constant
+	// beside it overflows if there are more: a new kind does not compile until all switches know it.
+	KindCount
 )
+
+const _ = 3 - KindCount // a fourth kind needs a case in each switch of this file
 
 // A Row is the part of a call that concerns one key. Request, state and decision are in the field
 // that has the name of the kind.

@@ -21,8 +21,8 @@ import (
 	"funnel/slots"
 )
 
-// A Mode is how CL.THROTTLE reads its second argument. Its value is how much more than that
-// argument the funnel holds. Other commands have no modes.
+// A Mode is how CL.THROTTLE reads its second argument. Its value is added to that argument, and the
+// sum is how many tokens the funnel holds. Other commands have no modes.
 type Mode int64
 
 // What `compat` selects.

@@ -72,12 +72,12 @@ func (f *Funnel) read(value Value, _ *big.Int) Error {
 	return ErrType
 }
 
-func (f *Funnel) takeBack(now *big.Int) Decision {
-	decision, _ := f.decide("peek", now, zero, maxInt63)
-	return decision
+func (f *Funnel) takeBack(now *big.Int) Answer {
+	answer, _ := f.decide("peek", now, zero, maxInt63)
+	return answer
 }
 
-func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error) {
+func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Answer, Error) {
 	begin, full := maxOf(f.tat, now), add(now, f.Tau)
 	change, number := f.Inc, zero
 	switch operation {
@@ -109,14 +109,14 @@ func (f *Funnel) decide(operation string, now, maxWait, receipt *big.Int) (Decis
 	}
 
 	if !refused && !fits(after) {
-		return Decision{}, ErrTAT
+		return Answer{}, ErrTAT
 	}
 	if refused || operation == "peek" || change.Sign() == 0 {
 		after = f.tat
 	}
 	f.next, f.taken = in63Bits(after), in63Bits(number)
 	level := maxOf(sub(after, now), zero)
-	return Decision{
+	return Answer{
 		Limited:    limited,
 		Limit:      in63Bits(f.Limit),
 		Remaining:  in63Bits(quo(maxOf(sub(f.Tau, level), zero), f.T)),

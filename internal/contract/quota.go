@@ -8,8 +8,8 @@ import (
 )
 
 // A Quota is a row that limits a sum per period: its key, its limit and the quantity that is asked
-// for. The period ends at Until. If that is nil, it is the period that runs or, if none runs, a
-// period that begins now.
+// for. The period ends at Until. If Until is nil, it is the period that runs. If none runs, it
+// begins now.
 type Quota struct {
 	Key             string
 	Limit, Quantity *big.Int
@@ -52,22 +52,22 @@ func parseQuota(operation string, words [5]string) (Row, Error) {
 
 // ended is the error of a call for a period that has ended. A refund for such a period is no error.
 func (q *Quota) ended(operation string, now *big.Int) Error {
-	if !q.isOver(now) || operation == "refund" {
+	if !q.hasEnded(now) || operation == "refund" {
 		return ""
 	}
 	return Error(fmt.Sprintf("%s: got %s, and it is %s", ErrEnded, q.until, seconds(now.Int64())))
 }
 
-// isOver reports whether the period that the call names has ended. A call that says how long a
+// hasEnded reports whether the period that the call names has ended. A call that says how long a
 // period lasts names none.
-func (q *Quota) isOver(now *big.Int) bool { return q.Until != nil && !less(now, q.Until) }
+func (q *Quota) hasEnded(now *big.Int) bool { return q.Until != nil && !less(now, q.Until) }
 
 // end is when the period ends in which a call is counted. A period that begins now ends at a whole
 // millisecond.
 func (q *Quota) end(now *big.Int) (*big.Int, Error) {
 	expiry, runs := inNanoseconds(q.before.Expiry), q.before.Expiry != NoExpiry
 	switch {
-	case q.Lasts == nil && runs && (q.isOver(now) || less(expiry, q.Until)):
+	case q.Lasts == nil && runs && (q.hasEnded(now) || less(expiry, q.Until)):
 		return expiry, ""
 	case q.Lasts == nil:
 		return q.Until, ""
@@ -104,50 +104,50 @@ func (q *Quota) read(value Value, now *big.Int) Error {
 }
 
 // takeBack decides as if the row asked for nothing: it still cuts the period.
-func (q *Quota) takeBack(now *big.Int) Decision {
+func (q *Quota) takeBack(now *big.Int) Answer {
 	nothing := *q
 	nothing.Quantity = zero
-	decision, _ := nothing.decide("reserve", now, zero, zero)
+	answer, _ := nothing.decide("reserve", now, zero, zero)
 	q.after = nothing.after
-	return decision
+	return answer
 }
 
-func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Error) {
+func (q *Quota) decide(operation string, now, _, _ *big.Int) (a Answer, err Error) {
 	before, after := q.before, Period{}
-	used, ended := big.NewInt(before.Used), q.isOver(now)
+	used, ended := big.NewInt(before.Used), q.hasEnded(now)
 	end, err := q.end(now)
 	if err != "" {
-		return Decision{}, err
+		return Answer{}, err
 	}
 	sum, needed := add(used, q.Quantity), q.Quantity
-	d.Limited = q.asks() && less(q.Limit, sum)
+	a.Limited = q.asks() && less(q.Limit, sum)
 	switch {
 	case operation == "take":
 		sum, needed = minOf(sum, maxOf(used, q.Limit)), big.NewInt(1)
-		d.Limited = less(sum, add(used, q.Quantity))
+		a.Limited = less(sum, add(used, q.Quantity))
 	case operation == "charge":
 		needed = zero // a sum above the limit is limited until the end
 	case operation == "refund":
-		sum, d.Limited = maxOf(sub(used, q.Quantity), zero), false
-	case operation == "peek" || d.Limited:
+		sum, a.Limited = maxOf(sub(used, q.Quantity), zero), false
+	case operation == "peek" || a.Limited:
 		sum = used
 	}
 	if operation == "refund" && ended {
 		sum = used
 	}
 	if !fits(sum) {
-		return Decision{}, ErrUsed
+		return Answer{}, ErrUsed
 	}
 
 	left := minOf(maxOf(sub(end, now), zero), maxInt63)
 	switch {
-	case d.Limited && less(q.Limit, needed):
-		d.Wait = -1
-	case d.Limited:
-		d.Wait = left.Int64()
+	case a.Limited && less(q.Limit, needed):
+		a.Wait = -1
+	case a.Limited:
+		a.Wait = left.Int64()
 	}
 	if sum.Sign() > 0 {
-		d.ResetAfter = left.Int64()
+		a.ResetAfter = left.Int64()
 		after = Period{Used: sum.Int64(), Expiry: roundedUp(end, 1e6)}
 	}
 	// Neither a peek nor a refund cuts the period, nor does a call that names no end.
@@ -156,9 +156,9 @@ func (q *Quota) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	if keeps && sum.Sign() > 0 {
 		after.Expiry = before.Expiry
 	}
-	d.Limit, d.Remaining = in63Bits(q.Limit), in63Bits(maxOf(sub(q.Limit, sum), zero))
+	a.Limit, a.Remaining = in63Bits(q.Limit), in63Bits(maxOf(sub(q.Limit, sum), zero))
 	q.after = after
-	return d, ""
+	return a, ""
 }
 
 // taken is the quantity by which the sum has grown.
@@ -175,7 +175,8 @@ func (q *Quota) write(int64) (write Write, changes bool) {
 
 // last is the end of the period that counted the quantity, or "0" if none was counted.
 func (q *Quota) last(string, *big.Int) string {
-	switch expiry := inNanoseconds(q.after.Expiry); {
+	expiry := inNanoseconds(q.after.Expiry)
+	switch {
 	case q.taken() <= 0:
 		return "0"
 	case q.Until == nil || less(expiry, q.Until):

@@ -16,10 +16,10 @@ type Row interface {
 
 	// decide is the arithmetic of an operation. MaxWait is for reserve alone, and receipt for
 	// refund.
-	decide(operation string, now, maxWait, receipt *big.Int) (Decision, Error)
+	decide(operation string, now, maxWait, receipt *big.Int) (Answer, Error)
 
 	// takeBack decides again, if reserve has allowed the row and another row limits the call.
-	takeBack(now *big.Int) Decision
+	takeBack(now *big.Int) Answer
 
 	// write is what the key holds after the call, and whether the call has changed that.
 	write(now int64) (write Write, changes bool)
@@ -43,8 +43,8 @@ func (c Command) parse(mode Mode, words [5]string) (Row, Error) {
 	return parseFunnel(c.Operation, mode, words)
 }
 
-// A Decision is the answer of one row, in nanoseconds.
-type Decision struct {
+// An Answer is what one row replies, with times in nanoseconds.
+type Answer struct {
 	Limited    bool
 	Limit      int64
 	Remaining  int64

@@ -54,7 +54,8 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 	var err Error
 	rows := make([]Row, length)
 	for i := range rows {
-		if rows[i], err = command.parse(mode, [5]string(words[5*i:])); err != "" {
+		rows[i], err = command.parse(mode, [5]string(words[5*i:]))
+		if err != "" {
 			return failed(err, i, length)
 		}
 	}
@@ -76,17 +77,19 @@ func Run(mode Mode, words []string, now int64, get func(key string) Value) Outco
 	}
 
 	for i, row := range rows {
-		if err = row.read(get(row.key()), instant); err != "" {
+		err = row.read(get(row.key()), instant)
+		if err != "" {
 			return failed(err, i, length)
 		}
 	}
-	decisions := make([]Decision, length)
+	answers := make([]Answer, length)
 	for i, row := range rows {
-		if decisions[i], err = row.decide(command.Operation, instant, maxWait, receipt); err != "" {
+		answers[i], err = row.decide(command.Operation, instant, maxWait, receipt)
+		if err != "" {
 			return failed(err, i, length)
 		}
 	}
-	return together(command, rows, decisions, instant)
+	return together(command, rows, answers, instant)
 }
 
 // failed is the outcome of a call with an error. The error names its row if there are several rows.
@@ -131,12 +134,12 @@ func (c Command) parseLastWord(word []string, rows []Row) (maxWait, receipt *big
 
 // together is the outcome of the whole call: it is limited if any row is limited, and its wait is
 // the longest wait, or -1 if any row says -1. A reserve that is limited takes nothing from any row.
-func together(command Command, rows []Row, decisions []Decision, now *big.Int) Outcome {
+func together(command Command, rows []Row, answers []Answer, now *big.Int) Outcome {
 	limited, wait, asks := false, int64(0), false
-	for i, decision := range decisions {
-		limited = limited || decision.Limited
-		if wait >= 0 && (decision.Wait < 0 || decision.Wait > wait) {
-			wait = decision.Wait
+	for i, answer := range answers {
+		limited = limited || answer.Limited
+		if wait >= 0 && (answer.Wait < 0 || answer.Wait > wait) {
+			wait = answer.Wait
 		}
 		asks = asks || rows[i].asks()
 	}
@@ -148,21 +151,21 @@ func together(command Command, rows []Row, decisions []Decision, now *big.Int) O
 		taken = row.taken()
 	}
 	outcome, replies := Outcome{Name: nameOf(command.Operation, asks, limited, wait, taken)}, []any{}
-	for i, decision := range decisions {
-		if command.Operation == "reserve" && limited && !decision.Limited {
-			decision = rows[i].takeBack(now)
+	for i, answer := range answers {
+		if command.Operation == "reserve" && limited && !answer.Limited {
+			answer = rows[i].takeBack(now)
 		}
 		write, changes := rows[i].write(now.Int64())
 		if changes {
 			outcome.Writes = append(outcome.Writes, write)
 		}
-		replies = append(replies, []any{number(decision.Limited), decision.Limit, decision.Remaining,
-			seconds(decision.Wait), seconds(decision.ResetAfter), rows[i].last(command.Operation, now)})
+		replies = append(replies, []any{number(answer.Limited), answer.Limit, answer.Remaining,
+			seconds(answer.Wait), seconds(answer.ResetAfter), rows[i].last(command.Operation, now)})
 	}
 	outcome.Reply = []any{number(limited), seconds(wait), replies}
 	switch {
 	case command.Seconds:
-		outcome.Reply = decisions[0].inSeconds()
+		outcome.Reply = answers[0].inSeconds()
 	case command.Operation == "take":
 		outcome.Reply = append(outcome.Reply, taken)
 	}
@@ -191,13 +194,18 @@ func nameOf(operation string, asks, limited bool, wait, taken int64) string {
 }
 
 // inSeconds is the reply of CL.THROTTLE.
-func (d Decision) inSeconds() []any {
+func (a Answer) inSeconds() []any {
 	retryAfter := int64(-1)
-	if d.Limited && d.Wait != -1 {
-		retryAfter = roundedUp(big.NewInt(d.Wait), 1e9)
+	if a.Limited && a.Wait != -1 {
+		retryAfter = roundedUp(big.NewInt(a.Wait), 1e9)
 	}
-	return []any{number(d.Limited), d.Limit, d.Remaining, retryAfter, roundedUp(big.NewInt(d.ResetAfter), 1e9)}
+	return []any{number(a.Limited), a.Limit, a.Remaining, retryAfter, roundedUp(big.NewInt(a.ResetAfter), 1e9)}
 }
 
 // number is 1 for true, and 0 for false.
-func number(is bool) int64 { return map[bool]int64{true: 1}[is] }
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

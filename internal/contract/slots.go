@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Slots are a row that limits what is in flight: the slot that the call asks for, and the set as it
-// is stored. Ends are in milliseconds.
+// Slots are a row that limits what is in flight. They have the slot that the call asks for, and the
+// set as it is stored. Ends are in milliseconds.
 type Slots struct {
 	Key    string
 	Limit  *big.Int
@@ -56,12 +56,12 @@ func (s *Slots) read(value Value, now *big.Int) Error {
 	return ""
 }
 
-func (s *Slots) takeBack(now *big.Int) Decision {
-	decision, _ := s.decide("peek", now, zero, zero)
-	return decision
+func (s *Slots) takeBack(now *big.Int) Answer {
+	answer, _ := s.decide("peek", now, zero, zero)
+	return answer
 }
 
-func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Error) {
+func (s *Slots) decide(operation string, now, _, _ *big.Int) (a Answer, err Error) {
 	limit, after := s.Limit.Int64(), map[string]int64{}
 	maps.Copy(after, s.ends)
 	switch {
@@ -70,28 +70,28 @@ func (s *Slots) decide(operation string, now, _, _ *big.Int) (d Decision, err Er
 	case operation == "charge" || s.ends[s.Holder] > 0 || int64(len(s.ends)) < limit:
 		end := add(now, s.TTL)
 		if !fits(end) {
-			return Decision{}, ErrEnd
+			return Answer{}, ErrEnd
 		}
 		after[s.Holder] = roundedUp(end, 1e6)
-		d.Limited = operation == "charge" && int64(len(after)) > limit
+		a.Limited = operation == "charge" && int64(len(after)) > limit
 	default:
-		d.Limited = true
+		a.Limited = true
 	}
 	if operation == "peek" {
 		after = s.ends
 	}
 	sorted := slices.Sorted(maps.Values(after))
 	if len(sorted) > 0 {
-		d.ResetAfter = until(sorted[len(sorted)-1], now)
+		a.ResetAfter = until(sorted[len(sorted)-1], now)
 	}
-	if d.Limited && operation != "charge" && limit == 0 {
-		d.Wait = -1
-	} else if d.Limited {
-		d.Wait = until(sorted[0], now)
+	if a.Limited && operation != "charge" && limit == 0 {
+		a.Wait = -1
+	} else if a.Limited {
+		a.Wait = until(sorted[0], now)
 	}
-	d.Limit, d.Remaining = limit, max(0, limit-int64(len(after)))
+	a.Limit, a.Remaining = limit, max(0, limit-int64(len(after)))
 	s.own = after[s.Holder]
-	return d, ""
+	return a, ""
 }
 
 // write adds or removes the holder, and removes up to 1,000 slots that have ended. The key expires

@@ -44,7 +44,8 @@ func (m *Map[Key, Value]) Set(key Key, value Value) { m.entries[key] = value }
 func (m *Map[Key, Value]) Add(key Key, value Value, isIdle func(Key, Value) bool) {
 	m.removeIdle(isIdle)
 	if m.entries == nil || m.peak >= shrinkFrom && len(m.entries) <= m.peak/shrinkBy {
-		m.entries, m.peak = maps.Collect(maps.All(m.entries)), 0
+		m.entries = maps.Collect(maps.All(m.entries))
+		m.peak = 0
 	}
 	m.entries[key] = value
 	m.peak = max(m.peak, len(m.entries))

@@ -21,14 +21,14 @@ var ErrRefused = errors.New("the user is refused by Redis")
 // Connect opens the connections and makes a call to each node, which takes nothing, so that the
 // first request finds them open: to connect may take longer than requests wait. It tries until that
 // succeeds, but no longer than within. The keys of the calls begin with prefix. The error is
-// [ErrRefused], or says why the last attempt failed.
-func (c *Client) Connect(prefix string, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
+// [ErrRefused], the cause of ctx if that is done before, or says why the last attempt failed.
+func (c *Client) Connect(ctx context.Context, prefix string, within time.Duration) error {
+	connecting, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	// It has a breaker of its own, so the Limiter that serves requests begins with a closed one.
 	probe := limiter.New(c.Pipeline, limiter.WithTimeout(within))
 	for {
-		err := c.peek(ctx, probe, prefix)
+		err := c.peek(connecting, probe, prefix)
 		switch {
 		case err == nil:
 			return nil
@@ -37,7 +37,10 @@ func (c *Client) Connect(prefix string, within time.Duration) error {
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		case <-connecting.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
 	}

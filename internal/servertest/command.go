@@ -43,11 +43,12 @@ func Try(client Commander, line string) string {
 	return Line(client.Do(context.Background(), Words(line)...))
 }
 
-// Line writes a reply as one line: a reply of CL.THROTTLE as "0 15 14 -1 2", a reply of another
+// Line writes a reply on one line: a reply of CL.THROTTLE as "0 15 14 -1 2", a reply of another
 // command as "0 0 [0 10 9 0 0.1 100ms]", with each row in brackets, and an error as its text. A
 // receipt is written as the time after [Epoch], and left out if it is "0".
 func Line(command *redis.Cmd) string {
-	if err := command.Err(); err != nil {
+	err := command.Err()
+	if err != nil {
 		return err.Error()
 	}
 	line := fmt.Sprint(command.Val())
@@ -75,7 +76,8 @@ func InfoField(t testing.TB, client *redis.Client, section, field string) int64 
 	info, err := client.Info(context.Background(), section).Result()
 	require.NoError(t, err)
 	for line := range strings.Lines(info) {
-		if value, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
+		value, found := strings.CutPrefix(strings.TrimSpace(line), field+":")
+		if found {
 			number, err := strconv.ParseInt(value, 10, 64)
 			require.NoError(t, err)
 			return number

@@ -58,7 +58,8 @@ func pathOf(t testing.TB, module func() (path string, err error)) string {
 // build builds into the folder build at the top of this project, as build.sh does. Test binaries of
 // several packages may build at once: the last build to end serves all of them.
 func build(variable, name string, flags ...string) (path string, err error) {
-	if path := os.Getenv(variable); path != "" {
+	path = os.Getenv(variable)
+	if path != "" {
 		return path, nil
 	}
 	// Not the go.mod of the tests, which are a module of their own.
@@ -70,7 +71,8 @@ func build(variable, name string, flags ...string) (path string, err error) {
 	path = filepath.Join(strings.TrimSpace(string(top)), "build", name)
 	command := exec.Command("bash", append([]string{"-euc", script, "servertest", path}, flags...)...)
 	command.Dir = strings.TrimSpace(string(top))
-	if output, err := command.CombinedOutput(); err != nil {
+	output, err := command.CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, output)
 	}
 	return path, nil

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Wire is a connection to a server without a client library, for tests that need what a library
+// A Wire is a connection to a server without a client library. Tests use it for what a library
 // hides: bytes that are no command, and pushes.
 type Wire struct {
 	net.Conn
 	reader *bufio.Reader
 }
 
-// [Wire.Receive] returns these types besides nil, int64, string and []any. A map of RESP3 is a
+// [Wire.Receive] returns nil, an int64, a string, a []any, or one of these. A map of RESP3 is a
 // []any of keys and values in turn.
 type (
 	// An ErrorReply is the text of an error, which begins with its code.
@@ -59,7 +59,8 @@ func AppendCommand(buffer []byte, words ...string) []byte {
 
 // Do sends a command and returns the next reply or push.
 func (w *Wire) Do(words ...string) (any, error) {
-	if _, err := w.Write(AppendCommand(nil, words...)); err != nil {
+	_, err := w.Write(AppendCommand(nil, words...))
+	if err != nil {
 		return nil, err
 	}
 	return w.Receive()
@@ -82,7 +83,8 @@ func CallMany(wire *Wire, calls int, words func(i int) []string, check func(i in
 		for i := first; i < end; i++ {
 			buffer = AppendCommand(buffer, words(i)...)
 		}
-		if _, err := wire.Write(buffer); err != nil {
+		_, err := wire.Write(buffer)
+		if err != nil {
 			return err
 		}
 		for i := first; i < end; i++ {
@@ -114,7 +116,8 @@ func parseCommands(sent []byte) (commands [][]string) {
 
 // Receive returns the next reply or push, or an error if none comes in time.
 func (w *Wire) Receive() (any, error) {
-	if err := w.SetReadDeadline(time.Now().Add(Patience)); err != nil {
+	err := w.SetReadDeadline(time.Now().Add(Patience))
+	if err != nil {
 		return nil, err
 	}
 	return w.value()
@@ -165,7 +168,8 @@ func (w *Wire) bulk(length int64) (any, error) {
 		return nil, nil
 	}
 	content := make([]byte, length+2)
-	if _, err := io.ReadFull(w.reader, content); err != nil {
+	_, err := io.ReadFull(w.reader, content)
+	if err != nil {
 		return nil, err
 	}
 	return string(content[:length]), nil
@@ -178,7 +182,8 @@ func (w *Wire) values(length int64) (any, error) {
 	values := make([]any, length)
 	for i := range values {
 		var err error
-		if values[i], err = w.value(); err != nil {
+		values[i], err = w.value()
+		if err != nil {
 			return nil, err
 		}
 	}

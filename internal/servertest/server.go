@@ -71,7 +71,8 @@ func Start(t testing.TB, options Options) *Server {
 			t.Logf("end of the log of the server on port %d:\n%s", server.Port, server.logTail())
 		}
 	})
-	if err := server.start(); err != nil {
+	err := server.start()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return server
@@ -84,7 +85,8 @@ func Run(options Options) (*Server, error) {
 		return nil, err
 	}
 	server := &Server{Dir: folder, options: options}
-	if err := server.start(); err != nil {
+	err = server.start()
+	if err != nil {
 		server.Close()
 		return nil, err
 	}
@@ -103,7 +105,8 @@ func (s *Server) start() error {
 	// ports higher, among the ports of outgoing connections.
 	for attempt := 1; ; attempt++ {
 		var err error
-		if s.Port, err = freePort(); err != nil {
+		s.Port, err = freePort()
+		if err != nil {
 			return err
 		}
 		err = s.launch()
@@ -140,7 +143,8 @@ func freePort() (int, error) {
 
 // Program is the path of the server program.
 func Program() string {
-	if program := os.Getenv("FUNNEL_SERVER"); program != "" {
+	program := os.Getenv("FUNNEL_SERVER")
+	if program != "" {
 		return program
 	}
 	return "redis-server"
@@ -148,7 +152,8 @@ func Program() string {
 
 // launch starts the process, and waits until it answers.
 func (s *Server) launch() error {
-	if err := s.spawn(); err != nil {
+	err := s.spawn()
+	if err != nil {
 		return err
 	}
 	return s.waitUntilReady()
@@ -182,7 +187,8 @@ func (s *Server) spawn() error {
 	// A test binary that is killed takes its servers with it. Each server leads a process group,
 	// for Kill.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	if err := s.process.Start(); err != nil {
+	err = s.process.Start()
+	if err != nil {
 		return fmt.Errorf("start %s: %w", line[0], err)
 	}
 	s.exited = make(chan struct{})
@@ -193,7 +199,7 @@ func (s *Server) spawn() error {
 	return nil
 }
 
-// waitUntilReady waits for an answer to PING that is no "still loading".
+// waitUntilReady waits until the server answers PING, and does not say that it is still loading.
 func (s *Server) waitUntilReady() error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
 	defer client.Close()
@@ -203,7 +209,8 @@ func (s *Server) waitUntilReady() error {
 		connection, err := net.Dial("tcp", s.Addr())
 		if err == nil {
 			connection.Close()
-			if err = client.Ping(context.Background()).Err(); err == nil {
+			err = client.Ping(context.Background()).Err()
+			if err == nil {
 				return nil
 			}
 		}
@@ -294,7 +301,8 @@ func (s *Server) end(signal syscall.Signal) {
 		return
 	}
 	s.Signal(signal)
-	if _, err := s.Wait(); err != nil {
+	_, err := s.Wait()
+	if err != nil {
 		s.Signal(syscall.SIGKILL)
 		<-s.exited
 	}
@@ -303,7 +311,8 @@ func (s *Server) end(signal syscall.Signal) {
 // Restart starts a stopped or killed server again: same port, same files.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	if err := s.launch(); err != nil {
+	err := s.launch()
+	if err != nil {
 		t.Fatal(err)
 	}
 }

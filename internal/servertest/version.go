@@ -15,7 +15,8 @@ var serverVersion = sync.OnceValues(func() (version [2]int, err error) {
 		return version, fmt.Errorf("%s --version: %w", Program(), err)
 	}
 	found := regexp.MustCompile(`v=\d+\.\d+`).Find(output)
-	if _, err = fmt.Sscanf(string(found), "v=%d.%d", &version[0], &version[1]); err != nil {
+	_, err = fmt.Sscanf(string(found), "v=%d.%d", &version[0], &version[1])
+	if err != nil {
 		return version, fmt.Errorf("%s --version says %q", Program(), output)
 	}
 	return version, nil

@@ -81,7 +81,7 @@ func (c *connection) start(logger *slog.Logger) error {
 	if c.isTried {
 		return nil
 	}
-	err := c.client.Connect(c.prefix+"caddy", startsWithin)
+	err := c.client.Connect(context.Background(), c.prefix+"caddy", startsWithin)
 	if errors.Is(err, redisclient.ErrRefused) {
 		return fmt.Errorf("username, password or redis: %w", err)
 	}

@@ -46,7 +46,7 @@ func registerMetrics(registry *prometheus.Registry) error {
 }
 
 // count counts the decision on a request that was asked about the policies of these names.
-func count(names []string, d *policy.Decision, err error, took time.Duration) {
+func count(names []string, d *policy.Admission, err error, took time.Duration) {
 	if err != nil {
 		durations.WithLabelValues("none").Observe(took.Seconds())
 		if errors.Is(err, limiter.ErrUnavailable) {

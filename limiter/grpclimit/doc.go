@@ -37,8 +37,8 @@
 //     longest wait. Description is the limit in words, and quota_value its number. The key is not
 //     sent, because it may be a secret.
 //   - RetryInfo: retry_delay is the time after which to call again, to the nanosecond.
-//   - grpc-retry-pushback-ms: retry_delay in milliseconds, rounded up. A client whose service config
-//     retries RESOURCE_EXHAUSTED waits that long instead of its own backoff.
+//   - grpc-retry-pushback-ms: retry_delay in milliseconds, rounded up. A client whose service
+//     config retries RESOURCE_EXHAUSTED waits that long instead of its own backoff.
 //
 // A call that costs more than the capacity never fits. It has no RetryInfo, and a pushback of -1:
 // the client does not retry.

@@ -1,6 +1,7 @@
 package grpclimit
 
 import (
+	"context"
 	"net"
 	"net/netip"
 
@@ -39,15 +40,23 @@ func ByPeer(trusted ...netip.Prefix) KeyFunc { return ByClientIP(httplimit.Clien
 // IPv6 addresses.
 func ByClientIP(client httplimit.ClientIP) KeyFunc {
 	return func(call Call) string {
-		address := ""
-		if peer, found := peer.FromContext(call.Context); found && peer.Addr != nil {
-			// The client chooses the path of its end of a Unix socket: it may look like an address.
-			if _, isUnix := peer.Addr.(*net.UnixAddr); !isUnix {
-				address = peer.Addr.String()
-			}
-		}
-		return client.KeyOf(address, metadata.ValueFromIncomingContext(call.Context, "x-forwarded-for"))
+		forwarded := metadata.ValueFromIncomingContext(call.Context, "x-forwarded-for")
+		return client.KeyOf(addressOf(call.Context), forwarded)
 	}
+}
+
+// addressOf returns the address of the peer, or "" if it has none. The client chooses the path of
+// its end of a Unix socket, and the path may look like an address: it does not count.
+func addressOf(ctx context.Context) string {
+	from, found := peer.FromContext(ctx)
+	if !found || from.Addr == nil {
+		return ""
+	}
+	_, isUnix := from.Addr.(*net.UnixAddr)
+	if isUnix {
+		return ""
+	}
+	return from.Addr.String()
 }
 
 // ByMetadata keys by the first value of that metadata, such as x-api-key. Redis gets a hash of the
@@ -61,7 +70,8 @@ func ByClientIP(client httplimit.ClientIP) KeyFunc {
 func ByMetadata(name string, absent KeyFunc) KeyFunc {
 	return func(call Call) string {
 		value := ""
-		if values := metadata.ValueFromIncomingContext(call.Context, name); len(values) > 0 {
+		values := metadata.ValueFromIncomingContext(call.Context, name)
+		if len(values) > 0 {
 			value = values[0]
 		}
 		if value == "" && absent != nil {

@@ -57,12 +57,12 @@ func (p *Policy) Unary(ctx context.Context, request any, info *grpc.UnaryServerI
 	if p.passes(call) {
 		return handler(ctx, request)
 	}
-	decision, err := p.policy.Check(ctx, call)
-	err = answer(ctx, &decision, err)
+	admission, err := p.policy.Check(ctx, call)
+	err = answer(ctx, &admission, err)
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := decision.Begin(ctx)
+	ctx, end := admission.Begin(ctx)
 	defer end()
 	return handler(ctx, request)
 }
@@ -75,12 +75,12 @@ func (p *Policy) Stream(server any, stream grpc.ServerStream, info *grpc.StreamS
 	if p.passes(call) {
 		return handler(server, stream)
 	}
-	decision, err := p.policy.Check(ctx, call)
-	err = answer(ctx, &decision, err)
+	admission, err := p.policy.Check(ctx, call)
+	err = answer(ctx, &admission, err)
 	if err != nil {
 		return err
 	}
-	ctx, end := decision.Begin(ctx)
+	ctx, end := admission.Begin(ctx)
 	defer end()
 	return handler(server, &allowedStream{ServerStream: stream, policy: p, call: call, ctx: ctx})
 }
@@ -112,21 +112,21 @@ func (s *allowedStream) RecvMsg(message any) error {
 	}
 	call := s.call
 	call.Request = message
-	decision, err := s.policy.policy.CheckTokens(s.ctx, call)
-	return answer(s.ctx, &decision, err)
+	admission, err := s.policy.policy.CheckTokens(s.ctx, call)
+	return answer(s.ctx, &admission, err)
 }
 
 // answer returns the error that answers a call, or nil if it is allowed.
-func answer(ctx context.Context, decision *policy.Decision, err error) error {
+func answer(ctx context.Context, admission *policy.Admission, err error) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		return answerError(err)
 	}
-	refusing := decision.Refusing()
+	refusing := admission.Refusing()
 	if refusing >= 0 {
-		return answerLimited(ctx, decision.Names[refusing], decision.Results[refusing])
+		return answerLimited(ctx, admission.Names[refusing], admission.Results[refusing])
 	}
 	return nil
 }

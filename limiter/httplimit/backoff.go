@@ -58,15 +58,16 @@ func (t *Transport) noteRetryAfter(ctx context.Context, key string, response *ht
 	t.mutex.Unlock()
 	// The response is there already: other processes have to back off even if the caller has gone.
 	detach(ctx, func(ctx context.Context) {
-		if _, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(after), 1, 0); err != nil {
+		_, err := t.Limiter.Reserve(ctx, backOffKey(key), limiter.Every(after), 1, 0)
+		if err != nil {
 			slog.WarnContext(ctx, "only this process backs off: Redis did not store the back-off for other processes",
 				"key", key, "retry_after", after, "error", err)
 		}
 	})
 }
 
-// detach runs do to its end even if ctx is done. It returns when either is: Redis may not answer
-// for a long time.
+// detach runs do to its end even if ctx is done. It returns when do has returned or ctx is done,
+// because Redis may not answer for a long time.
 func detach(ctx context.Context, do func(context.Context)) {
 	done := make(chan struct{})
 	go func() {
@@ -92,7 +93,8 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	if date, err := http.ParseTime(header.Get("Date")); err == nil {
+	date, err := http.ParseTime(header.Get("Date"))
+	if err == nil {
 		now = date
 	}
 	return until.Sub(now)

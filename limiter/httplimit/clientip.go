@@ -36,7 +36,8 @@ type ClientIP struct {
 // UnknownClient is the key of requests that have no address.
 const UnknownClient = "unknown"
 
-// maxHops bounds the work for a header of many trusted addresses.
+// maxHops bounds the work for a header of many trusted addresses. Requests pass two or three
+// proxies, hardly ever ten.
 const maxHops = 32
 
 // Key is a [KeyFunc]: it returns "192.0.2.1", "2001:db8:1:2::/64" or [UnknownClient]. IPv6
@@ -145,19 +146,22 @@ func throughUnixSocket(r *http.Request) bool {
 // parseAddress reads an address as net/http and proxies write it: with or without a port. IPv6 is
 // in brackets, which may be missing if there is no port.
 func parseAddress(text string) (address netip.Addr, valid bool) {
-	if withPort, err := netip.ParseAddrPort(text); err == nil {
-		address = withPort.Addr()
-	} else {
-		if inner, found := strings.CutPrefix(text, "["); found {
-			text, found = strings.CutSuffix(inner, "]")
-			if !found {
-				return netip.Addr{}, false
-			}
-		}
-		if address, err = netip.ParseAddr(text); err != nil {
-			return netip.Addr{}, false
-		}
+	withPort, err := netip.ParseAddrPort(text)
+	if err == nil {
+		return canonicalAddress(withPort.Addr()), true
 	}
-	// A zone names a network card of this machine, and no prefix contains one.
-	return address.Unmap().WithZone(""), true
+	inner, isOpen := strings.CutPrefix(text, "[")
+	inner, isClosed := strings.CutSuffix(inner, "]")
+	if isOpen && !isClosed {
+		return netip.Addr{}, false
+	}
+	if isOpen {
+		text = inner
+	}
+	address, err = netip.ParseAddr(text)
+	return canonicalAddress(address), err == nil
 }
+
+// canonicalAddress removes the zone of an address, which names a network card of this machine: no
+// prefix contains one.
+func canonicalAddress(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }

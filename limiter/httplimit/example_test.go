@@ -65,8 +65,8 @@ func ExampleNew_plans() {
 	// free 200 "plan";q=2;w=3600
 }
 
-// A customer has two limits, of which the answer names the one that refuses. The cost is what the
-// request asks for.
+// A customer has two limits, and the answer names the limit that refuses. The cost of a request is
+// what it asks for.
 func ExampleWithAlso() {
 	customer := httplimit.ByHeader("X-Api-Key", nil)
 	limit := httplimit.New(limiter.NewLocal(), "minute", limiter.PerMinute(10),

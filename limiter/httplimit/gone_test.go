@@ -14,8 +14,7 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// The answer to a client that has left does not wait until its tokens are given back, which Drain
-// does.
+// The answer to a client that has left does not wait until its tokens are given back. Drain does.
 func TestTheAnswerWaitsForNoRefund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var giveUp context.CancelFunc

@@ -37,10 +37,10 @@ const maxInteger = 999_999_999_999_999
 // already is replaced.
 //
 // X-RateLimit-Limit, -Remaining and -Reset, and Retry-After, describe the policy that refuses the
-// request; of several, the one with the longest wait. If none refuses it, X-RateLimit describes the
-// policy with the least remaining, and Retry-After is not set. If other policies have set these
-// headers before, the policy with the longest wait or the least remaining of all is described. All
-// times are seconds, rounded up.
+// request. If several do, they describe the policy with the longest wait. If none does, X-RateLimit
+// describes the policy with the least remaining, and Retry-After is not set. Headers that other
+// policies have set before take part: they stay if their wait is longer, or less remains. All times
+// are seconds, rounded up.
 //
 // If waiting does not help, because the request never fits, there is no Retry-After. If only a slot
 // is missing, it is 1, because nobody knows when a slot comes free. The member of a Result on slots
@@ -97,9 +97,9 @@ func policyOf(result *limiter.Result, now time.Time) string {
 	return ";q=" + integer(int64(result.Limit.Max())) + window(result.Limit, now)
 }
 
-// window returns the parameter w: the time that AtMost and Window name, the time in which the whole
-// capacity of another rate leaks, or the length of a quota's period. A quota of one period has no
-// w.
+// window returns the parameter w. For AtMost and Window, w is their second argument; for another
+// rate, the time in which the whole capacity leaks; for a quota, the length of its period. A quota
+// of one period has no w.
 func window(limit limiter.Limit, now time.Time) string {
 	within := limit.Within()
 	rate, err := limit.Rate()
@@ -116,9 +116,9 @@ func window(limit limiter.Limit, now time.Time) string {
 	return ";w=" + integer(seconds(within))
 }
 
-// stateOf returns the parameters of a member of RateLimit. In a limited response t is the wait,
-// since Retry-After must not be earlier than its end. A request that never fits has no wait: t is
-// then the time until the reset.
+// stateOf returns the parameters of a member of RateLimit. In a limited response t is the wait, as
+// Retry-After says: a client may read either. A request that never fits has no wait: t is then the
+// time until the reset.
 func stateOf(result *limiter.Result, now time.Time) string {
 	remaining := ";r=" + integer(int64(result.Remaining))
 	wait := policy.RetryAfter(*result)

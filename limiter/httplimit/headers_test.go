@@ -5,6 +5,7 @@ package httplimit_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -163,7 +164,7 @@ func TestAlso(t *testing.T) {
 				httplimit.WithCost(func(*http.Request) int { return cost }),
 				httplimit.WithAlso("all", slow(8), everybody),
 				httplimit.WithAlso("fast", limiter.PerSecond(100), everybody))...)(ok)
-			for i, step := range []struct {
+			for _, step := range []struct {
 				address      string
 				cost, status int
 				rateLimit    string
@@ -177,19 +178,21 @@ func TestAlso(t *testing.T) {
 				{"192.0.2.1", 7, 413, `"own";r=2;t=259200 "all";r=0;t=604800 "fast";r=92;t=1`, "5 2", ""},
 				{"192.0.2.1", 0, 200, `"own";r=2;t=259200 "all";r=0;t=691200 "fast";r=92;t=1`, "8 0", ""},
 			} {
-				cost = step.cost
+				cost, calls = step.cost, 0
 				answer := ask(handler, from(step.address))
 				synctest.Wait() // the slot is given back in the background
-				header := answer.Header()
-				require.Equal(t, step.status, answer.Code, "%s %d", name, i)
+				header, body := answer.Header(), answer.Body.String()
+				state := fmt.Sprintf("%s: a request of cost %d from %s: %d %q %v",
+					name, step.cost, step.address, answer.Code, body, header)
+				require.Equal(t, step.status, answer.Code, state)
 				tokens, slots, _ := strings.Cut(strings.Join(header.Values("RateLimit"), " "), ` "own:slots"`)
-				require.Equal(t, step.rateLimit, tokens, "%s %d", name, i)
-				require.Equal(t, c.options == nil, slots == "", "%s %d", name, i)
-				require.Equal(t, step.x, header.Get("X-RateLimit-Limit")+" "+header.Get("X-RateLimit-Remaining"), "%s %d", name, i)
-				require.Equal(t, step.retry, header.Get("Retry-After"), "%s %d", name, i)
-				isTooLarge := strings.HasPrefix(answer.Body.String(), "request too large: it costs 7, and at most 5 can be granted")
-				require.Equal(t, step.status == 413, isTooLarge, "%s %d", name, i)
-				require.Equal(t, i+1, calls, "%s %d: calls", name, i)
+				require.Equal(t, step.rateLimit, tokens, state)
+				require.Equal(t, c.options == nil, slots == "", state)
+				require.Equal(t, step.x, header.Get("X-RateLimit-Limit")+" "+header.Get("X-RateLimit-Remaining"), state)
+				require.Equal(t, step.retry, header.Get("Retry-After"), state)
+				isTooLarge := strings.HasPrefix(body, "request too large: it costs 7, and at most 5 can be granted")
+				require.Equal(t, step.status == 413, isTooLarge, state)
+				require.Equal(t, 1, calls, "calls of the Limiter for this request: %s", state)
 			}
 			result, err := l.Peek(t.Context(), c.key, slow(5))
 			require.NoError(t, err)

@@ -34,8 +34,9 @@ func canonicalName(name string) string {
 		return "non-ASCII" // other names are in lower case
 	}
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	if address, err := netip.ParseAddr(name); err == nil {
-		return address.Unmap().String()
+	address, err := netip.ParseAddr(name)
+	if err != nil {
+		return name
 	}
-	return name
+	return address.Unmap().String()
 }

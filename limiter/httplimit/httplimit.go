@@ -58,7 +58,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	decision, err := m.policy.Check(r.Context(), r)
+	admission, err := m.policy.Check(r.Context(), r)
 	switch {
 	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
 		w.WriteHeader(statusClientClosedRequest)
@@ -67,14 +67,14 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.failed(w, r, err)
 		return
 	}
-	SetHeaders(w.Header(), decision.Results, decision.Names...)
-	refusing := decision.Refusing()
+	SetHeaders(w.Header(), admission.Results, admission.Names...)
+	refusing := admission.Refusing()
 	if refusing >= 0 {
-		result := decision.Results[refusing]
-		m.limited(w, r, Refusal{decision.Names[refusing], result, policy.RetryAfter(result)})
+		result := admission.Results[refusing]
+		m.limited(w, r, Refusal{admission.Names[refusing], result, policy.RetryAfter(result)})
 		return
 	}
-	ctx, end := decision.Begin(r.Context())
+	ctx, end := admission.Begin(r.Context())
 	defer end()
 	inner := r.WithContext(ctx)
 	defer func() { r.MultipartForm = inner.MultipartForm }() // whose files the server removes

@@ -5,6 +5,7 @@ package httplimit_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -102,15 +103,17 @@ func testRequests(t *testing.T) {
 	} {
 		cost = step.cost
 		got := ask(handler, from(step.address))
-		require.Equal(t, step.status, got.Code, step.name)
-		require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), step.name)
-		require.Equal(t, step.body, got.Body.String(), step.name)
-		require.Equal(t, strings.Contains(step.body, "try again"), got.Header().Get("Retry-After") != "", step.name)
+		state := fmt.Sprintf("%s: cost %d from %s: %v", step.name, step.cost, step.address, got.Header())
+		require.Equal(t, step.status, got.Code, state)
+		require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), state)
+		require.Equal(t, step.body, got.Body.String(), state)
+		require.Equal(t, strings.Contains(step.body, "try again"), got.Header().Get("Retry-After") != "", state)
 		if step.status != 200 {
 			got = ask(shadow, from(step.address))
-			require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), step.name)
-			require.Empty(t, got.Header().Get("Retry-After"))
-			require.Equal(t, "ok", got.Body.String())
+			state = fmt.Sprintf("%s, in shadow mode: %v", step.name, got.Header())
+			require.Equal(t, step.remaining, got.Header().Get("X-RateLimit-Remaining"), state)
+			require.Empty(t, got.Header().Get("Retry-After"), state)
+			require.Equal(t, "ok", got.Body.String(), state)
 		}
 	}
 

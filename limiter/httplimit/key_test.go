@@ -1,4 +1,4 @@
-// Requests share a key if they are to share a funnel, however they are written. The address of a
+// Requests that should share a funnel have one key, however they are written. The address of a
 // client is the address that the last trusted proxy saw, whatever the client writes into headers.
 
 package httplimit_test

@@ -25,8 +25,8 @@ func setMembers(header http.Header, list string, names map[string]bool, members 
 	}
 }
 
-// without returns the members of the lines of a list, but for those with these names. It leaves out
-// lines that cannot be read: because of them, clients would ignore the whole list.
+// without returns the members of the lines of a list, except for members with these names. It
+// leaves out lines that cannot be read: because of them, clients would ignore the whole list.
 func without(lines []string, names map[string]bool) (kept []string) {
 	for _, line := range lines {
 		members, isList := split(line)

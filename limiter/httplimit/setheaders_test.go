@@ -15,9 +15,9 @@ import (
 	"funnel/limiter/httplimit"
 )
 
-// X-RateLimit and Retry-After describe the policy that refuses; of several, the one with the
-// longest wait; if none refuses, the one with the least remaining. RateLimit and RateLimit-Policy
-// have all.
+// X-RateLimit and Retry-After describe the policy that refuses the request. If several refuse it,
+// they describe the policy with the longest wait; if none does, the policy with the least
+// remaining. RateLimit and RateLimit-Policy describe all.
 func TestSetHeaders(t *testing.T) {
 	fits := func(limit, remaining int) limiter.Result {
 		return limiter.Result{OK: true, Limit: slow(limit), Remaining: remaining, ResetAfter: time.Second}
@@ -40,7 +40,7 @@ func TestSetHeaders(t *testing.T) {
 		"the first of equal ones": {
 			results: limiter.Results{fits(9, 3), fits(7, 3)}, x: "9 3 1",
 			rateLimit: `"a";r=3;t=1, "b";r=3;t=1`},
-		"the one that refuses, though more remains": {
+		"refuses, though more remains": {
 			results: limiter.Results{refuses(9, 5, time.Minute), fits(7, 0)}, x: "9 5 3600", retryAfter: "60",
 			rateLimit: `"a";r=5;t=60, "b";r=0;t=1`},
 		"the longest wait": {
@@ -79,8 +79,8 @@ func x(header http.Header) string {
 		header.Get("X-RateLimit-Reset")
 }
 
-// A second decision adds its members, and replaces those of its names. X-RateLimit and Retry-After
-// stay those of the decision with the longest wait, or the least remaining.
+// A second decision adds its members, and replaces members with the same names. X-RateLimit and
+// Retry-After describe the decision with the longest wait, or with the least remaining.
 func TestSetHeadersAgain(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	result := func(remaining int, wait time.Duration) limiter.Result {

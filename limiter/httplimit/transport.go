@@ -94,16 +94,17 @@ type Reserver interface {
 	Settle(ctx context.Context, result *limiter.Result, used int) (limiter.Result, error)
 }
 
-// RoundTrip sends the request when its turn has come. If the request is not sent, the error is one
-// of the Limiter, the cause of its context, or, at once, a [limiter.WaitError] if its turn would
-// come after the deadline or MaxWait.
+// RoundTrip sends the request when its turn has come. If the turn would come after the deadline or
+// MaxWait, RoundTrip returns a [limiter.WaitError] at once. Other errors of a request that was not
+// sent are errors of the Limiter, and the cause of the request's context.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	keyOf := t.Key
 	if keyOf == nil {
 		keyOf = ByHost()
 	}
 	key := keyOf(r)
-	if err := t.awaitTurn(r.Context(), key); err != nil {
+	err := t.awaitTurn(r.Context(), key)
+	if err != nil {
 		if r.Body != nil {
 			r.Body.Close() // as http.RoundTripper demands
 		}
@@ -118,7 +119,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections closes the idle connections of Base, for [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+	base, can := t.base().(interface{ CloseIdleConnections() })
+	if can {
 		base.CloseIdleConnections()
 	}
 }
@@ -147,7 +149,8 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		if err := sleep(within, key, rest); err != nil {
+		err = sleep(within, key, rest)
+		if err != nil {
 			return err
 		}
 		left := wait.Left(within)
@@ -160,15 +163,18 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 			return err
 		}
 		if reserved.Limited() {
-			if err := sleep(within, key, t.pause(&reserved, maxWait, left)); err != nil {
+			err = sleep(within, key, t.untilRetry(&reserved, maxWait, left))
+			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := sleep(within, key, reserved.Wait); err != nil {
+		err = sleep(within, key, reserved.Wait)
+		if err != nil {
 			return err
 		}
-		if rest, err = t.backOff(ctx, key); err != nil || rest == 0 {
+		rest, err = t.backOff(ctx, key)
+		if err != nil || rest == 0 {
 			return err
 		}
 		// After an error the token stays taken, and the limit holds.
@@ -176,9 +182,9 @@ func (t *Transport) awaitTurn(ctx context.Context, key string) error {
 	}
 }
 
-// pause returns how long a request sleeps that was limited, before it asks again. Left is the time
-// for which it waits at all: jitter makes no request late that would be in time without.
-func (t *Transport) pause(limited *limiter.Result, maxWait, left time.Duration) time.Duration {
+// untilRetry returns how long a limited request sleeps before it asks again. Left is how long the
+// request can wait at all: jitter makes no request late that would be in time without it.
+func (t *Transport) untilRetry(limited *limiter.Result, maxWait, left time.Duration) time.Duration {
 	after := limited.RetryAfter
 	switch {
 	case t.Yield:
@@ -189,11 +195,12 @@ func (t *Transport) pause(limited *limiter.Result, maxWait, left time.Duration) 
 	return wait.Due(maxWait, after)
 }
 
-// maxJitter bounds the jitter of requests that yield: for long waits, more would only waste tokens.
+// maxJitter bounds the jitter of requests that yield. A second keeps them apart; after a long wait,
+// more jitter would only waste tokens.
 const maxJitter = time.Second
 
-// sleep returns nil after d, the cause of ctx if that is done earlier, and a [limiter.WaitError] at
-// once if the deadline of ctx comes first.
+// sleep returns nil after d, or the cause of ctx if ctx is done earlier. If the deadline of ctx
+// comes first, it returns a [limiter.WaitError] at once.
 func sleep(ctx context.Context, key string, d time.Duration) error {
 	maxWait := wait.Left(ctx)
 	if d > maxWait {

@@ -74,6 +74,7 @@ func testTransportBacksOff(t *testing.T) {
 		{"more than a minute", "429", "3600", "", 0, 60},
 		{"more than an integer", "429", "99999999999999999999", "", 0, 60},
 		{"more than MaxBackOff", "429", "10", "", 5 * time.Second, 5},
+		{"MaxBackOff below 0", "429", "10", "", -1, 0},
 		{"nothing", "429", "", "", 0, 0},
 		{"no number", "429", "soon", "", 0, 0},
 		{"a decimal", "429", "1.5", "", 0, 2},
@@ -98,8 +99,16 @@ func testTransportBacksOff(t *testing.T) {
 	send(second, "503", "30", "")
 	sendTo("other.example.com", second, "429", "1", "")
 	group.Wait()
-	for i, by := range []*httplimit.Transport{join(quick, answer), first, second} {
-		require.Equal(t, []time.Duration{12000, 13000, 32500}[i]*time.Millisecond, send(by, "200", "", ""))
+	for _, c := range []struct {
+		name string
+		by   *httplimit.Transport
+		want time.Duration
+	}{
+		{name: "a process without an answer of its own", by: join(quick, answer), want: 12 * time.Second},
+		{name: "the process with eight answers", by: first, want: 13 * time.Second},
+		{name: "the process that was told to wait for 30 s", by: second, want: 32500 * time.Millisecond},
+	} {
+		require.Equal(t, c.want, send(c.by, "200", "", ""), c.name)
 	}
 
 	// A reservation that is due meanwhile, here after 40 s, is given back and made again.
@@ -107,7 +116,8 @@ func testTransportBacksOff(t *testing.T) {
 	first, second = join(limiter.Every(40*time.Second), answer), join(limiter.Every(40*time.Second), answer)
 	group.Go(func() { send(first, "429", "60", "") })
 	synctest.Wait()
-	require.Equal(t, 62*time.Second, send(second, "200", "", ""))
+	require.Equal(t, 62*time.Second, send(second, "200", "", ""),
+		"the first request takes a second and is told to wait for 60 s, and the second request takes a second")
 	group.Wait()
 }
 

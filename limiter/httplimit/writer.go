@@ -112,8 +112,8 @@ func (w *writer) ReadFrom(body io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, body)
 }
 
-// unite makes one set of headers of those that were set before the handler ran and those that it
-// has added.
+// unite makes one set of headers: from the headers that were set before the handler ran, and the
+// headers that the handler has added.
 func (w *writer) unite() {
 	if w.isUnited {
 		return
@@ -132,8 +132,8 @@ func (w *writer) unite() {
 	}
 }
 
-// merge leaves one value in each header that describes one policy, and in the lists one member for
-// each name: of two members, that of the middleware.
+// merge leaves one value in each header that describes one policy, and one member for each name in
+// the lists. Of two members with one name, the middleware's stays.
 func (w *writer) merge(added [len(ourHeaders)][]string) {
 	header := w.Header()
 	for i, name := range ourHeaders[:2] {
@@ -161,8 +161,8 @@ func (w *writer) merge(added [len(ourHeaders)][]string) {
 	}
 }
 
-// isLess reports whether the handler tells of less remaining than the middleware, or of nothing
-// more and a refusal.
+// isLess reports whether the handler's headers say that less remains than the middleware's do. If
+// both say the same, a handler that refuses the request counts as less.
 func (w *writer) isLess(added [len(ourHeaders)][]string) bool {
 	ours, theirs, isRefused := w.ours[3], added[3], w.Header().Get("Retry-After") != ""
 	if len(theirs) == 0 {

@@ -1,5 +1,5 @@
-// A handler that is a proxy adds the headers of its upstream: the client gets one set. The writer
-// of the middleware can all that the writer of the server can.
+// A handler that is a proxy adds the headers of its upstream, but the client gets one set of
+// headers. The writer of the middleware can do whatever the writer of the server can.
 
 package httplimit_test
 
@@ -238,9 +238,10 @@ func TestWriters(t *testing.T) {
 			"Copy":        func(w http.ResponseWriter) { io.Copy(w, struct{ io.Reader }{strings.NewReader("ok")}) },
 			"Flush": func(w http.ResponseWriter) {
 				before := flushed
-				if flusher, can := w.(http.Flusher); can {
+				flusher, can := w.(http.Flusher)
+				if can {
 					flusher.Flush()
-					require.Equal(t, before+1, flushed)
+					require.Equal(t, before+1, flushed, "times that the writer of the server was flushed")
 				}
 			},
 			"controller": func(w http.ResponseWriter) {

@@ -11,8 +11,8 @@ import (
 // aloneFor is for how long callers ask alone after a call for tokens has failed.
 const aloneFor = time.Second
 
-// A call is a call for tokens: for waiting callers, for tokens ahead, or for both.
-type call struct {
+// A tokenCall is a call for tokens: for waiting callers, for tokens ahead, or for both.
+type tokenCall struct {
 	waiters  []*waiter
 	quantity int
 	sent     time.Duration
@@ -21,34 +21,34 @@ type call struct {
 // isShared reports whether the call is for more than the tokens of one caller. A shared call takes
 // as many tokens as it can get. A call that is not shared is the call that its caller would make
 // without leases.
-func (c *call) isShared() bool { return len(c.waiters) != 1 || c.quantity > c.waiters[0].quantity }
+func (c *tokenCall) isShared() bool { return len(c.waiters) != 1 || c.quantity > c.waiters[0].quantity }
 
-// startAsking starts a goroutine that makes calls for tokens, unless there is one.
-func (l *lease) startAsking() {
+// startTokenCalls starts a goroutine that makes calls for tokens, unless there is one.
+func (l *lease) startTokenCalls() {
 	if l.asking.CompareAndSwap(false, true) {
-		go l.ask()
+		go l.makeTokenCalls()
 	}
 }
 
-// ask makes one call for tokens after another, until nobody waits. The calls have a context of
-// their own: no caller ends them.
-func (l *lease) ask() {
+// makeTokenCalls makes one call for tokens after another, until nobody waits. The calls have a
+// context of their own: no caller ends them.
+func (l *lease) makeTokenCalls() {
 	ctx := context.WithValue(context.Background(), l.leases, true)
-	for c := l.nextCall(true); c != nil; c = l.nextCall(false) {
+	for c := l.nextTokenCall(true); c != nil; c = l.nextTokenCall(false) {
 		reply, err := l.send(ctx, c)
 		l.receive(c, reply, err)
 	}
 }
 
-// nextCall returns the next call for tokens: for the callers in the queue, or, if it is the first
-// call, perhaps only for tokens ahead. If there is nothing to ask for, nextCall returns nil, and
-// asking is over.
-func (l *lease) nextCall(first bool) *call {
+// nextTokenCall returns the next call for tokens: for the callers in the queue, or, if it is the
+// first call, perhaps only for tokens ahead. If there is nothing to ask for, nextTokenCall returns
+// nil, and asking is over.
+func (l *lease) nextTokenCall(first bool) *tokenCall {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	known, now := l.state.Load(), l.leases.now()
 	l.serveQueue(known, now)
-	c := &call{waiters: l.queue, quantity: l.wanted(known, l.queue, now), sent: now}
+	c := &tokenCall{waiters: l.queue, quantity: l.wanted(known, l.queue, now), sent: now}
 	switch {
 	case len(l.queue) == 0:
 		refills := first && c.quantity > 0 && known.refill.isDue(now, &known.grants)
@@ -75,7 +75,7 @@ func (l *lease) wanted(known *state, waiters []*waiter, now time.Duration) (toke
 	return tokens + max(0, ahead)
 }
 
-func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
+func (l *lease) send(ctx context.Context, c *tokenCall) (limiter.Result, error) {
 	if c.isShared() {
 		return l.leases.limiter.AllowAtMost(ctx, l.request.Key, l.request.Limit, c.quantity)
 	}
@@ -84,7 +84,7 @@ func (l *lease) send(ctx context.Context, c *call) (limiter.Result, error) {
 
 // receive decides the callers of a call by its reply, and then the callers in the queue as far as
 // tokens are left. New callers see the new state only after that.
-func (l *lease) receive(c *call, reply limiter.Result, err error) {
+func (l *lease) receive(c *tokenCall, reply limiter.Result, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	byRedis := err == nil && (reply.Source == limiter.FromModule || reply.Source == limiter.FromScript)
@@ -114,7 +114,7 @@ func (l *lease) receive(c *call, reply limiter.Result, err error) {
 
 // learn changes the state after a reply of Redis: the tokens become a grant, the reply may reject
 // later calls, and a refill says when to ask ahead.
-func (l *lease) learn(s *state, c *call, reply limiter.Result) {
+func (l *lease) learn(s *state, c *tokenCall, reply limiter.Result) {
 	span := l.leases.span
 	s.reply = newLastReply(reply, l.request.Limit, s.grants.interval, c.sent)
 	s.reply.rejectOthers(span, c.isShared())

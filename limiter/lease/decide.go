@@ -101,7 +101,7 @@ func (l *lease) begin(quantity int) (known *state, began time.Duration) {
 // refill asks ahead if it is time.
 func (l *lease) refill(known *state, at time.Duration) {
 	if known.refill.isDue(at, &known.grants) {
-		l.startAsking()
+		l.startTokenCalls()
 	}
 }
 
@@ -125,7 +125,7 @@ func (l *lease) enqueue(w *waiter) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.queue = append(l.queue, w)
-	l.startAsking()
+	l.startTokenCalls()
 }
 
 // leave is for a caller that gives up. The caller gets its outcome if there is one already.

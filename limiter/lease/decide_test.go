@@ -64,7 +64,7 @@ func TestCallersShareCalls(t *testing.T) {
 	test(t, "a reply decides all who waited for it", perSecond100.WithCapacity(2), time.Minute, func(f *fixture) {
 		f.startThree()
 		f.pass(3 * time.Second)
-		late := f.start(ctx, 1) // after cl.take 2, which takes the last token and one that leaked
+		late := f.start(ctx, 1) // after cl.take 2: it takes the last token, and a token that has leaked
 		f.pass(time.Second)
 		f.requireCommands("cl.reserve 1", "cl.take 2")
 		require.True(f, late.waits(), "for the next reply")
@@ -98,7 +98,7 @@ func TestTokensAhead(t *testing.T) {
 			OK: true, ResetAfter: 11 * time.Second, Source: limiter.FromLease,
 			Receipt: time.Now().Add(11 * time.Second).UnixNano()}, ahead)
 		require.Equal(f, []limiter.Event{{Command: "reserve", Key: "key", Result: ahead}}, f.events)
-		require.Equal(f, time.Now().Add(7*time.Second).UnixNano(), f.allow(1).Receipt, "that of cl.take 3")
+		require.Equal(f, time.Now().Add(7*time.Second).UnixNano(), f.allow(1).Receipt, "the receipt of cl.take 3")
 	})
 	test(t, "the capacity bounds what remains", perSecond100, 20*time.Second, func(f *fixture) {
 		f.latency(0)

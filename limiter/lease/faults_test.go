@@ -25,9 +25,9 @@ func TestAfterAFailureCallersAskAlone(t *testing.T) {
 		f.pass(10 * time.Second)
 		f.requireCommands("cl.reserve 1", "cl.take 2",
 			"cl.reserve 1", "cl.reserve 1", // of the two callers who shared the call
-			"cl.reserve 1", "cl.reserve 1") // of the two who came within the second
+			"cl.reserve 1", "cl.reserve 1") // of the two callers who came within the second
 		for i, took := range []time.Duration{2, 6, 6, 2, 2} {
-			require.NoError(f, callers[i].err)
+			require.NoError(f, callers[i].err, "caller %d", i)
 			require.Equal(f, took*time.Second, callers[i].took, "caller %d", i)
 		}
 		f.recover()

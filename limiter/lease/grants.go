@@ -47,10 +47,10 @@ func (g *grants) ahead(at time.Duration) (tokens int) {
 // with returns these grants and a new one. It drops grants that are used up, or that ended before
 // the instant from.
 func (g *grants) with(tokens int, receipt int64, from, last time.Duration) grants {
-	isOver := func(g *grant) bool { return g.left.Load() == 0 || g.last < from }
+	isSpent := func(g *grant) bool { return g.left.Load() == 0 || g.last < from }
 	granted := &grant{last: last, receipt: receipt}
 	granted.left.Store(int64(tokens))
-	return grants{g.interval, append(slices.DeleteFunc(slices.Clone(g.all), isOver), granted)}
+	return grants{g.interval, append(slices.DeleteFunc(slices.Clone(g.all), isSpent), granted)}
 }
 
 // A refill says when to ask ahead: after the instant from, as soon as the tokens that will be

@@ -22,9 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/servertest"
-
 	"funnel/internal/contract"
+	"funnel/internal/servertest"
 	"funnel/limiter"
 	"funnel/limiter/lease"
 )
@@ -40,8 +39,8 @@ type redisModel struct {
 	uses     []use
 	asked    int              // tokens that callers asked for
 	leased   int              // tokens that were decided by leases
-	waited   int              // callers who waited, after the first second
-	wrong    []limiter.Result // out of range
+	waited   int              // callers who waited, without the first second
+	wrong    []limiter.Result // that have a number out of range
 }
 
 // A disturbance is what happens to one command. The zero disturbance is none.
@@ -230,7 +229,9 @@ func (f *fixture) pass(d time.Duration) {
 func (f *fixture) allow(quantity int) limiter.Result {
 	f.Helper()
 	result, err := f.leases.AllowN(ctx, "key", f.limit, quantity)
-	require.NoError(f, err)
+	if err != nil {
+		require.NoError(f, err, "AllowN of %d tokens, after the commands %q", quantity, f.newCommands())
+	}
 	return result
 }
 

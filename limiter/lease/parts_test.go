@@ -157,7 +157,7 @@ func TestWhenTokensAreScarceCallersOfSeveralTokensAskAlone(t *testing.T) {
 	l := newLease(t, limiter.Every(time.Second).WithCapacity(100), time.Minute)
 	l.asking.Store(true)
 	l.queue = waitersFor(3, 1, 2)
-	c := l.nextCall(false)
+	c := l.nextTokenCall(false)
 	require.Equal(t, 6, c.quantity)
 	require.Len(t, c.waiters, 3)
 	require.Empty(t, l.queue)
@@ -166,13 +166,13 @@ func TestWhenTokensAreScarceCallersOfSeveralTokensAskAlone(t *testing.T) {
 	scarce.reply.result = limiter.Result{Quantity: 2, Allowed: 1}
 	l.state.Store(&scarce)
 	l.queue = waitersFor(3, 1, 2)
-	c = l.nextCall(false)
+	c = l.nextTokenCall(false)
 	require.Equal(t, 3, c.quantity, "the first in line")
 	require.Len(t, l.queue, 2)
-	c = l.nextCall(false)
+	c = l.nextTokenCall(false)
 	require.Equal(t, 3, c.quantity, "a caller of one token shares: one token serves it")
 	require.Empty(t, l.queue)
-	require.Nil(t, l.nextCall(false))
+	require.Nil(t, l.nextTokenCall(false))
 	require.False(t, l.asking.Load())
 }
 
@@ -198,7 +198,7 @@ func TestRefill(t *testing.T) {
 			l.leases.now = func() time.Duration { return c.took }
 			l.demand.add(0, d, c.demand)
 			next := *l.state.Load()
-			l.learn(&next, &call{waiters: waitersFor(1, 9), quantity: 10}, limiter.Result{Quantity: 10, Allowed: c.allowed})
+			l.learn(&next, &tokenCall{waiters: waitersFor(1, 9), quantity: 10}, limiter.Result{Quantity: 10, Allowed: c.allowed})
 			require.Equal(t, c.want, next.refill)
 		})
 	}
@@ -214,7 +214,7 @@ func TestReceiveServesTheQueue(t *testing.T) {
 	cancel()
 	waiters := waitersFor(2)
 	waiters[0].ctx = gaveUp
-	l.receive(&call{waiters: waiters, quantity: 2, sent: l.leases.now()}, reply, nil)
+	l.receive(&tokenCall{waiters: waiters, quantity: 2, sent: l.leases.now()}, reply, nil)
 	require.Empty(t, waiters[0].done)
 	require.Len(t, l.queue, 1)
 	require.Equal(t, 2, l.queue[0].quantity)

@@ -8,11 +8,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,23 +23,49 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
-
 	"funnel/limiter"
 )
 
-// excess returns the largest number of tokens beyond capacity + elapsed / T in any stretch of time.
-// Stretches that begin and end with a use suffice.
-func (m *redisModel) excess(limit limiter.Limit) float64 {
+// A stretch of time begins with one use of tokens and ends with another.
+type stretch struct {
+	first, last int     // uses
+	excess      float64 // the number of tokens beyond capacity + elapsed / T
+}
+
+// worst returns the stretch with the largest excess. Stretches that begin and end with a use
+// suffice.
+func (m *redisModel) worst(limit limiter.Limit) (worst stretch) {
 	slices.SortFunc(m.uses, func(a, b use) int { return cmp.Compare(a.at, b.at) })
 	interval := int64(limit.Period) / int64(limit.Count)
-	used, least, most := int64(0), int64(math.MaxInt64), int64(math.MinInt64)
-	for _, use := range m.uses {
+	used, least, most, first := int64(0), int64(math.MaxInt64), int64(math.MinInt64), 0
+	for i, use := range m.uses {
 		at := use.at - m.uses[0].at
-		least = min(least, used*interval-at)
+		if used*interval-at < least {
+			least, first = used*interval-at, i
+		}
 		used += use.quantity
-		most = max(most, used*interval-at-least)
+		if used*interval-at-least > most {
+			most = used*interval - at - least
+			worst = stretch{first: first, last: i}
+		}
 	}
-	return float64(most)/float64(interval) - float64(limit.Capacity)
+	worst.excess = float64(most)/float64(interval) - float64(limit.Capacity)
+	return worst
+}
+
+// describe tells what was used in a stretch: the last ten uses in full.
+func (m *redisModel) describe(s stretch) string {
+	uses := m.uses[s.first : s.last+1]
+	tokens := int64(0)
+	for _, use := range uses {
+		tokens += use.quantity
+	}
+	story := fmt.Sprintf("%d tokens in %v, the last of %d uses:", tokens,
+		time.Duration(uses[len(uses)-1].at-uses[0].at), len(uses))
+	for _, use := range uses[max(0, len(uses)-10):] {
+		story += fmt.Sprintf(" %d at %v,", use.quantity, time.Duration(use.at-uses[0].at))
+	}
+	return strings.TrimSuffix(story, ",")
 }
 
 // A phase says how all processes ask for some time: in batches of calls with gaps between them.
@@ -60,8 +88,26 @@ type history struct {
 	phases      []phase
 }
 
-// drawHistory draws a history. In it processes take tokens ahead little by little, and use all of
-// them when these are about to lapse.
+// String describes a history, in the terms of its fields.
+func (h *history) String() string {
+	text := fmt.Sprintf("%d processes with a d of %v, a limit of %v, a latency of up to %v, %g of the commands disturbed",
+		h.processes, h.d, h.limit, h.latency, h.faults)
+	for _, p := range h.phases {
+		text += fmt.Sprintf("\n  for %.2f d, each %.2f d: %d calls", p.length, p.gap, p.batch)
+		if p.quantity > 0 {
+			text += fmt.Sprintf(" of %d tokens", p.quantity)
+		} else {
+			text += fmt.Sprintf(" of 1 to %d tokens", h.maxQuantity)
+		}
+		if p.givesUp {
+			text += ", whose callers give up at once"
+		}
+	}
+	return text
+}
+
+// drawHistory draws a history. In it, processes take tokens ahead little by little, and use all of
+// them just before they lapse.
 func drawHistory(random *rand.Rand) (h history) {
 	h.limit = limiter.Every(time.Millisecond << random.IntN(5)).WithCapacity([]int{5, 20, 100, 100, 200}[random.IntN(5)])
 	fill := float64(h.limit.Period) * float64(h.limit.Capacity)
@@ -123,7 +169,7 @@ func (h *history) runProcess(
 	p := start()
 	for _, phase := range h.phases {
 		if h.faults > 0 && random.IntN(20) == 0 {
-			p = start() // those who are calling keep the old one
+			p = start() // callers that wait keep the old one
 		}
 		end := time.Now().Add(units(phase.length))
 		if phase.batch < 20 {
@@ -187,12 +233,14 @@ func TestLeasesAreBounded(t *testing.T) {
 				h = found[i]
 			}
 			m := h.simulate(seed, evenly)
-			beyond := m.excess(h.limit) - float64(h.d)*1.01/float64(h.limit.Period)
+			worst := m.worst(h.limit)
+			beyond := worst.excess - float64(h.d)*1.01/float64(h.limit.Period)
 			ahead, closest = ahead+m.leased, max(closest, beyond)
 			if beyond > 0 {
-				t.Errorf("seed %d: %.3f tokens beyond the bound: %+v", seed, beyond, h)
+				t.Errorf("seed %d: %.3f tokens beyond the bound: %s\nin this history: %v",
+					seed, beyond, m.describe(worst), &h)
 			}
-			require.Empty(t, m.wrong, "seed %d", seed)
+			require.Empty(t, m.wrong, "seed %d: Results out of range, in this history: %v", seed, &h)
 		})
 	}
 	require.Positive(t, ahead, "leases decide")
@@ -231,9 +279,13 @@ func TestLeasesGrantWhatIsPossible(t *testing.T) {
 				m := h.simulate(1, c.jitter)
 				leaked := int(c.asking.length * float64(c.d) / float64(c.limit.Period))
 				possible := min(m.asked, leaked+c.limit.Capacity)
-				require.GreaterOrEqual(t, float64(c.asking.quantity*len(m.uses))/float64(possible), c.share)
-				require.LessOrEqual(t, float64(len(m.commands))/float64(c.processes)/c.asking.length, c.calls, "calls within d")
-				require.LessOrEqual(t, float64(m.waited)/float64(len(m.uses)), c.waits, "callers who waited")
+				granted := c.asking.quantity * len(m.uses)
+				state := fmt.Sprintf("%d tokens granted of %d asked for and %d possible, by %d commands, to %d callers, "+
+					"of whom %d waited, in this history: %v", granted, m.asked, possible, len(m.commands), len(m.uses), m.waited, &h)
+				require.GreaterOrEqual(t, float64(granted)/float64(possible), c.share, "the share: %s", state)
+				require.LessOrEqual(t, float64(len(m.commands))/float64(c.processes)/c.asking.length, c.calls,
+					"calls of a process within d: %s", state)
+				require.LessOrEqual(t, float64(m.waited)/float64(len(m.uses)), c.waits, "callers who waited: %s", state)
 			})
 		})
 	}

@@ -69,13 +69,15 @@ func run(c *Call, get func(key string) contract.Value) {
 func (c *Call) store(get func(key string) contract.Value) {
 	for i := range c.Length {
 		row := &c.Rows[i]
-		switch value := get(row.Words[0]); {
+		value := get(row.Words[0])
+		switch {
 		case value.Type == "":
 			row.Stored, row.Slots.State = StoredNothing, slots.State{}
 		case value.Type == "string" && row.Kind != call.Slots:
 			row.Stored, row.String.Stored, row.String.StoredExpiry = StoredOfKind, value.Text, value.Expiry
 		case value.Type == "zset" && row.Kind == call.Slots:
-			row.Stored, row.Slots.State = StoredOfKind, stateOf(value.Scores, row, c.Now/1e6)
+			row.Stored = StoredOfKind
+			row.Slots.State = stateOf(value.Scores, row, c.Now/1e6)
 		default:
 			row.Stored = StoredOtherType
 		}
@@ -217,7 +219,8 @@ func agree(met map[string]int) func(t *rapid.T) {
 			}
 			return other.Value
 		}
-		c, lastWords := new(Call), first.DrawLastWords(t, now)
+		c := new(Call)
+		lastWords := first.DrawLastWords(t, now)
 		one := append([]string{"a"}, first.Words[:]...)
 		two := slices.Concat(one, []string{key}, other.Words[:])
 		for _, command := range contract.Commands {
@@ -264,7 +267,8 @@ func requireAgreement(
 // More than rapid's 100 checks by default: few inputs are edge cases. -rapid.checks on the command
 // line overrides it.
 func init() {
-	if err := flag.Set("rapid.checks", "5000"); err != nil {
+	err := flag.Set("rapid.checks", "5000")
+	if err != nil {
 		panic(err)
 	}
 }

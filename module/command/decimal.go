@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// DecimalCapacity is three times eight digits; 2^63-1 has 19.
+// DecimalCapacity is three times eight digits, since putEight writes eight at a time. 2^63-1 has
+// 19.
 const DecimalCapacity = 24
 
 // A Decimal is a number in decimal: the Bytes from Start up to End.

@@ -7,7 +7,7 @@
 // gcra, slots or quota.
 //
 // C calls the package like a C function, on the server's own stack, in a file without the Go
-// runtime. docs/go-runtime.md explains how, and what the build refuses: there are no package-level
-// variables, nothing panics or allocates, no two strings are compared, and the mark of every
-// function is go:nosplit.
+// runtime. docs/go-runtime.md explains how, and what the build refuses. So there are no
+// package-level variables, nothing panics or allocates, no two strings are compared, and every
+// function is marked go:nosplit.
 package command

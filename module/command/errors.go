@@ -5,7 +5,8 @@ import (
 	"funnel/internal/errortext"
 )
 
-// maxShown is how much of a wrong argument an error repeats, in bytes.
+// maxShown is how much of a wrong argument an error repeats, in bytes: any number in full, and of
+// anything longer enough to recognize it.
 const maxShown = 40
 
 // failStored replies with an error because a key does not hold the state of its row's kind, or
@@ -69,8 +70,8 @@ func (c *Call) failArgument(reason, argument string) bool {
 	return false
 }
 
-// add appends printable text to the message. If it were inlined, its callers would exceed the
-// linker's stack limit in instrumented code, as for fuzzing.
+// add appends printable text to the message. It is not inlined: in code that is instrumented for
+// fuzzing, its callers would then exceed the linker's stack limit.
 //
 //go:noinline
 //go:nosplit

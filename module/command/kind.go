@@ -5,6 +5,8 @@ import "funnel/internal/call"
 // kindWord is the word of a row that says what its kind is.
 const kindWord = 2
 
+const _ = 3 - call.KindCount // a fourth kind needs a word here, and a case in each switch of this file
+
 // kindOf returns the kind of a row. If the command does not take that kind, the row counts as a
 // funnel: the error then says that the word is not a count.
 //

@@ -62,7 +62,8 @@ func callOfKeys(keys []string) *Call {
 func TestDuplicateKeysAreFound(t *testing.T) {
 	for range 5000 {
 		keys, want := make([]string, 1+rand.IntN(MaxRows)), ""
-		seen, length := map[string]bool{}, rand.IntN(12)
+		seen := map[string]bool{}
+		length := rand.IntN(12)
 		for i := range keys {
 			key := fmt.Sprintf("%0*b", length, rand.IntN(1<<length))[:max(0, length-rand.IntN(2))]
 			if seen[key] && want == "" {
@@ -70,7 +71,8 @@ func TestDuplicateKeysAreFound(t *testing.T) {
 			}
 			keys[i], seen[key] = key, true
 		}
-		c, got := callOfKeys(keys), ""
+		c := callOfKeys(keys)
+		got := ""
 		Parse(c)
 		if c.Verdict == Error {
 			got = errorOf(t, c)

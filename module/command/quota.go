@@ -10,7 +10,8 @@ import (
 // like a funnel.
 const untilWord = periodWord
 
-// minLasts is how long a period from the first call lasts at least, in nanoseconds.
+// minLasts is the shortest period from the first call, in nanoseconds: a millisecond, since a key
+// expires at a whole one.
 const minLasts = 1_000_000
 
 // parseQuota makes the request for a quantity: key, limit, UNTIL, until and quantity. An until that

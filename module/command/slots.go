@@ -14,7 +14,7 @@ const (
 )
 
 const (
-	minTTL    = 1_000_000 // nanoseconds
+	minTTL    = 1_000_000 // nanoseconds: a slot ends at a whole millisecond
 	maxHolder = 255       // bytes
 )
 

@@ -58,10 +58,10 @@ func choose(names ...string) []Alternative {
 	return slices.DeleteFunc(Alternatives(""), func(a Alternative) bool { return !slices.Contains(names, a.Name) })
 }
 
-// words makes an operation that has the key after the words before.
+// words makes an operation whose words are before, the key, and after.
 func words(before []string, limited func(int64) bool, after ...string) Operation {
-	return Operation{Limited: limited, Words: func(call Call) []string {
-		return slices.Concat(before, []string{call.Key}, after)
+	return Operation{Limited: limited, Words: func(target Target) []string {
+		return slices.Concat(before, []string{target.Key}, after)
 	}}
 }
 
@@ -85,8 +85,8 @@ func command(name string) func(Limit) Operation {
 	return func(limit Limit) Operation { return words([]string{name}, notZero, arguments(limit)...) }
 }
 
-// floor is a command of marker/marker.c: one command replies as an allowed call, another as a
-// limited call.
+// floor makes an operation of the two commands of marker/marker.c: one replies as an allowed call
+// does, and the other as a limited call.
 func floor(limit Limit) Operation {
 	if limit == Narrow {
 		return command("BENCH.LIMIT")(limit)
@@ -97,9 +97,9 @@ func floor(limit Limit) Operation {
 // together makes one call of the rows of several calls. Their keys end in a, b, c and so on.
 func together(calls ...func(Limit) Operation) func(Limit) Operation {
 	return func(limit Limit) Operation {
-		return Operation{Limited: notZero, Words: func(call Call) (all []string) {
+		return Operation{Limited: notZero, Words: func(target Target) (all []string) {
 			for i, row := range calls {
-				words := row(limit).Words(Call{call.Key + string(rune('a'+i)), call.Unique})
+				words := row(limit).Words(Target{target.Key + string(rune('a'+i)), target.Unique})
 				all = append(all, words[min(i, 1):]...) // the first has the command's name
 			}
 			return all
@@ -117,8 +117,8 @@ const slotSeconds = "3600" // no slot ends during the measurement
 
 // takeSlot takes a slot and does not give it back. The limit of the slots is the capacity.
 func takeSlot(limit Limit) Operation {
-	return Operation{Limited: notZero, Words: func(call Call) []string {
-		return []string{"CL.RESERVE", call.Key, fmt.Sprint(limit.Capacity), "SLOTS", slotSeconds, call.holder()}
+	return Operation{Limited: notZero, Words: func(target Target) []string {
+		return []string{"CL.RESERVE", target.Key, fmt.Sprint(limit.Capacity), "SLOTS", slotSeconds, target.holder()}
 	}}
 }
 

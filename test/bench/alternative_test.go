@@ -30,7 +30,8 @@ func start(t *testing.T) *Client {
 	return client
 }
 
-// TestAlternativesAllowExactlyTheCapacity at one instant. The keys of a call, one or three, expire.
+// TestAlternativesAllowExactlyTheCapacity: at one instant, each alternative allows as many calls as
+// its capacity. All keys of a call, one or three, expire.
 func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	client := start(t)
 	for _, a := range Alternatives("") {
@@ -52,8 +53,8 @@ func TestAlternativesAllowExactlyTheCapacity(t *testing.T) {
 	}
 }
 
-// TestFloorDoesWhatTheCommandDoes: its value and its reply are as long as those of CL.THROTTLE. A
-// reply that does not match the case is an error.
+// TestFloorDoesWhatTheCommandDoes: the value and the reply of the floor are as long as
+// CL.THROTTLE's. A reply that does not match the case is an error.
 func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 	client := start(t)
 	floors, commands := Cases(choose("floor")), Cases(choose("throttle"))
@@ -63,7 +64,7 @@ func TestFloorDoesWhatTheCommandDoes(t *testing.T) {
 		for range 10 { // as many calls as a key has had in the middle of a count
 			client.expect(c, key)
 		}
-		for _, number := range client.Do(servertest.ToAny(c.operation.Words(Call{Key: key}))...).([]any) {
+		for _, number := range client.Do(servertest.ToAny(c.operation.Words(Target{Key: key}))...).([]any) {
 			lengths = append(lengths, len(fmt.Sprint(number)))
 		}
 		require.Positive(t, client.Do("PTTL", key), c.ID())
@@ -91,8 +92,16 @@ func TestCallsAreTimed(t *testing.T) {
 
 	table := s.goClients()
 	require.NoError(t, s.Err)
-	require.Len(t, table.Rows, 2*7)
+	require.Len(t, table.Rows, 2*11)
 	for _, row := range table.Rows {
 		require.NotRegexp(t, `NaN|\| (0|0\.0|) \|`, strings.Join(row[:7], " | ")+" |", row)
+	}
+
+	table = s.atFixedRates()
+	require.NoError(t, s.Err)
+	require.Len(t, table.Rows, 2*5)
+	for i, row := range table.Rows {
+		require.NotRegexp(t, `NaN|\| (0|) \|`, strings.Join(row, " | ")+" |", row)
+		require.Equal(t, i%5 == 4, row[4] == "1.00 (1.00–1.00)", "redis_rate is the reference: %v", row)
 	}
 }

@@ -120,7 +120,8 @@ var totals = regexp.MustCompile(`(?m)^totals: (\d+)`)
 // readTotal reads the count from a file that callgrind has written.
 func readTotal(path string) (float64, error) {
 	dump, err := os.ReadFile(path)
-	if match := totals.FindSubmatch(dump); match != nil {
+	match := totals.FindSubmatch(dump)
+	if match != nil {
 		return strconv.ParseFloat(string(match[1]), 64)
 	}
 	return 0, fmt.Errorf("callgrind has written no total; this valgrind may not know --dump-before: %w", err)

@@ -64,7 +64,7 @@ func (c *Client) Call(operation Operation, keys ...string) []bool {
 	pipeline := c.redis.Pipeline()
 	for _, key := range keys {
 		c.calls++
-		pipeline.Do(c.Ctx, servertest.ToAny(operation.Words(Call{key, c.calls}))...)
+		pipeline.Do(c.Ctx, servertest.ToAny(operation.Words(Target{key, c.calls}))...)
 	}
 	commands, err := pipeline.Exec(c.Ctx)
 	if !errors.Is(err, redis.Nil) && c.failed(err) {
@@ -109,7 +109,8 @@ const batch = 128
 // expect makes a call on each key, at once, and fails if a reply does not match the name of the
 // case.
 func (c *Client) expect(cs Case, keys ...string) {
-	if want := cs.Case == "limited"; slices.Contains(c.Call(cs.operation, keys...), !want) {
+	want := cs.Case == "limited"
+	if slices.Contains(c.Call(cs.operation, keys...), !want) {
 		c.failed(fmt.Errorf("%s: a call was limited: %v", cs.ID(), !want))
 	}
 }

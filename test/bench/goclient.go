@@ -27,8 +27,9 @@ const goRate, goBurst = 100_000_000, 50_000_000
 
 // A goClient is a way to limit a rate from Go. Its call returns an error unless it is allowed.
 type goClient struct {
-	title string
-	call  func(ctx context.Context, key string) error
+	title        string
+	call         func(ctx context.Context, key string) error
+	decidesAlone bool // a call is one command
 }
 
 // goClients measures calls from this process on one key, and on many keys in Zipf's proportion.
@@ -37,7 +38,8 @@ func (s *Setting) goClients() Table {
 		"ratio to redis_rate", "calls to Redis per second", "p50 µs", "p99 µs", "CPU µs per decision",
 		"allocations per decision"}}
 	for _, count := range []int{1, zipfKeys} {
-		drawn, server := keys("", count), s.Start(s.Module, nil)
+		drawn := keys("", count)
+		server := s.Start(s.Module, nil)
 		var all []*contestant
 		for _, c := range server.goClients() {
 			all = append(all, &contestant{round: func() round { return server.goRound(c, drawn) }, title: c.title})
@@ -67,42 +69,60 @@ func (c *Client) goClients() (clients []goClient) {
 	if c.failed(nil) {
 		return nil
 	}
-	connect := func() *redis.Client {
+	connect := func(pipeline *redis.AutoPipelineOptions) *redis.Client {
 		client := c.server.NewClient(func(options *redis.Options) {
 			options.PoolSize, options.ContextTimeoutEnabled = goroutines, true
+			options.AutoPipelineOptions = pipeline
 		})
 		c.others = append(c.others, client)
 		return client
 	}
-	limit := limiter.PerSecond(goRate).WithCapacity(goBurst)
-	add := func(title string, l interface {
-		Allow(context.Context, string, limiter.Limit) (limiter.Result, error)
-	}) {
-		clients = append(clients, goClient{title, func(ctx context.Context, key string) error {
-			result, err := l.Allow(ctx, key, limit)
-			return allowed(err, !result.Limited())
-		}})
+	// FullDuplex sends a command at once. Without it, commands wait for others to share a round trip.
+	pipeline := func(fullDuplex bool) *redis.AutoPipeliner {
+		client := connect(&redis.AutoPipelineOptions{FullDuplex: fullDuplex})
+		pipelining, err := client.AutoPipeline()
+		c.failed(err)
+		return pipelining
 	}
-	direct := connect()
+	limit := limiter.PerSecond(goRate).WithCapacity(goBurst)
+	add := func(title string, l limiter.Allower, decidesAlone bool) {
+		clients = append(clients, goClient{title, func(ctx context.Context, key string) error {
+			result, err := l.AllowN(ctx, key, limit, 1)
+			return allowed(err, !result.Limited())
+		}, decidesAlone})
+	}
+	direct := connect(nil)
 	clients = append(clients, goClient{"go-redis's own Do of the command", func(ctx context.Context, key string) error {
 		within, cancel := context.WithTimeout(ctx, time.Second) // as Allow does
 		defer cancel()
 		reply, err := direct.Do(within, "cl.reserve", key, goBurst, goRate, "1", 1).Slice()
 		return allowed(err, err == nil && reply[0] == int64(0))
-	}})
-	add("Allow", limiter.New(connect()))
-	pipelining, err := connect().AutoPipeline()
-	c.failed(err)
-	add("Allow, AutoPipeline", limiter.New(pipelining))
-	for _, span := range []time.Duration{0, leaseSpan} {
-		add(fmt.Sprintf("leases of %v", span), lease.New(limiter.New(connect()), span))
+	}, true})
+	plain, pipelining, duplex := limiter.New(connect(nil)), limiter.New(pipeline(false)), limiter.New(pipeline(true))
+	add("Allow", plain, true)
+	add("Allow, AutoPipeline", pipelining, true)
+	add("Allow, FullDuplex", duplex, true)
+	settle := func(title string, l *limiter.Limiter) {
+		clients = append(clients, goClient{title, func(ctx context.Context, key string) error {
+			result, err := l.AllowN(ctx, key, limit, 2)
+			if err == nil && result.OK {
+				_, err = l.Settle(ctx, &result, 1)
+			}
+			return allowed(err, !result.Limited())
+		}, false})
 	}
-	add(fmt.Sprintf("leases of %v, AutoPipeline", leaseSpan), lease.New(limiter.New(pipelining), leaseSpan))
-	rates := redis_rate.NewLimiter(connect())
+	settle("AllowN and Settle", plain)
+	settle("AllowN and Settle, AutoPipeline", pipelining)
+	settle("AllowN and Settle, FullDuplex", duplex)
+	for _, span := range []time.Duration{0, leaseSpan} {
+		add(fmt.Sprintf("leases of %v", span), lease.New(plain, span), false)
+	}
+	add(fmt.Sprintf("leases of %v, FullDuplex", leaseSpan), lease.New(duplex, leaseSpan), false)
+	rates := redis_rate.NewLimiter(connect(nil))
 	return append(clients, goClient{"redis_rate v10, go-redis", func(ctx context.Context, key string) error {
 		result, err := rates.Allow(ctx, key, redis_rate.Limit{Rate: goRate, Burst: goBurst, Period: time.Second})
 		return allowed(err, result != nil && result.Allowed == 1)
-	}})
+	}, true})
 }
 
 func allowed(err error, is bool) error {
@@ -123,13 +143,13 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	latencies, calls, errs := make([][]float64, goroutines), make([]int, goroutines), make([]error, goroutines)
 	var over atomic.Bool
 	var callers sync.WaitGroup
-	sent, objects, used, begin := c.Info(limiterCalls), allocated(), usedCPU(), time.Now()
+	sent := c.Info(limiterCalls)
+	objects := allocated()
+	used := usedCPU()
+	begin := time.Now()
 	time.AfterFunc(c.Round, func() { over.Store(true) })
 	for i := range goroutines {
-		zipf, drawn := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(i))), 1.01, 1, uint64(len(keys)-1)), [1 << 12]string{}
-		for i := range drawn {
-			drawn[i] = keys[zipf.Uint64()]
-		}
+		drawn := draw(keys, i)
 		callers.Go(func() {
 			for ; errs[i] == nil && (calls[i] == 0 || !over.Load()); calls[i]++ {
 				key := drawn[calls[i]%len(drawn)]
@@ -145,18 +165,31 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 	}
 	callers.Wait()
 	took, objects, used := time.Since(begin).Seconds(), allocated()-objects, usedCPU()-used
-	if err := errors.Join(errs...); err != nil {
+	err := errors.Join(errs...)
+	if err != nil {
 		c.failed(fmt.Errorf("%s: %w", client.title, err))
 	}
-	all, total := slices.Concat(latencies...), 0.0
+	all := slices.Concat(latencies...)
+	total := 0.0
 	for _, some := range calls {
 		total += float64(some)
 	}
-	result[rate], result[asked], result[allocations] = total/took, (c.Info(limiterCalls)-sent)/took, objects/total
+	result[rate] = total / took
+	result[asked] = (c.Info(limiterCalls) - sent) / took
+	result[allocations] = objects / total
 	result[cpu] = used.Seconds() * 1e6 / total
 	result[p50], _ = stats.Percentile(all, 50) // an error is for no values
 	result[p99], _ = stats.Percentile(all, 99)
 	return result
+}
+
+// draw returns the keys that a goroutine asks about, one after the other.
+func draw(keys []string, goroutine int) (drawn [1 << 12]string) {
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(goroutine))), 1.01, 1, uint64(len(keys)-1))
+	for i := range drawn {
+		drawn[i] = keys[zipf.Uint64()]
+	}
+	return drawn
 }
 
 // limiterCalls matches the server's counts of calls of our commands and of scripts.

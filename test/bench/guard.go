@@ -58,7 +58,8 @@ func parseCommitted(text, server string) (map[string]float64, error) {
 		}
 		var name, version, id string
 		var count float64
-		if _, err := fmt.Sscanln(line, &name, &version, &id, &count); err != nil || count <= 0 {
+		_, err := fmt.Sscanln(line, &name, &version, &id, &count)
+		if err != nil || count <= 0 {
 			return nil, fmt.Errorf("instructions.txt: line %d must be server, version, name and count, "+
 				"as in 'redis 7.0.15 set 9693', not '%s'", i+1, line)
 		}

@@ -18,8 +18,8 @@ func byLibrary(name, title string, allow func(*redis.Client, Limit) error, limit
 	return Alternative{Name: name, Title: title, Scripts: record(allow, Roomy)[1:2],
 		Operation: func(limit Limit) Operation {
 			eval := record(allow, limit) // EVAL, the script, 1, the prefix of keys, arguments
-			return Operation{Limited: limited, Words: func(call Call) []string {
-				return append([]string{"EVALSHA", hash(eval[1]), "1", eval[3] + call.Key}, eval[4:]...)
+			return Operation{Limited: limited, Words: func(target Target) []string {
+				return append([]string{"EVALSHA", hash(eval[1]), "1", eval[3] + target.Key}, eval[4:]...)
 			}}
 		}}
 }
@@ -55,7 +55,8 @@ func record(allow func(*redis.Client, Limit) error, limit Limit) (eval []string)
 		}
 		return sent
 	}))
-	if err := allow(client, limit); !errors.Is(err, sent) {
+	err := allow(client, limit)
+	if !errors.Is(err, sent) {
 		panic(fmt.Sprintf("bench: a library has not been recorded: %v", err))
 	}
 	return eval

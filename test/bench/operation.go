@@ -9,26 +9,26 @@ import (
 // seconds. All are at least 1.
 type Limit struct{ Capacity, Count, Period int64 }
 
-// The two limits of all load leak slowly: no key expires between two calls.
+// The two limits of all load leak so slowly that no key expires between two calls.
 var (
 	Roomy  = Limit{Capacity: 700_000, Count: 1, Period: 6} // no measurement reaches it
 	Narrow = Limit{Capacity: 1, Count: 1, Period: 600_000} // the first call reaches it
 )
 
-// A Call holds the differences between calls: the key, of 16 bytes, and a number that occurs once
+// A Target holds the differences between calls: the key, of 16 bytes, and a number that occurs once
 // per client.
-type Call struct {
+type Target struct {
 	Key    string
 	Unique int64
 }
 
 // holder is a name that no other call has, of 26 bytes.
-func (c Call) holder() string { return fmt.Sprintf("holder-%019d", c.Unique) }
+func (t Target) holder() string { return fmt.Sprintf("holder-%019d", t.Unique) }
 
 // An Operation is one command of one alternative.
 type Operation struct {
 	// Words are the words of a call.
-	Words func(Call) []string
+	Words func(Target) []string
 
 	// Limited reports whether a reply is one to a limited call. Its argument is the reply if that
 	// is an integer, the first integer of an array, or else 0. If Limited is nil, no call is
@@ -37,7 +37,8 @@ type Operation struct {
 }
 
 func (o Operation) limited(reply any) bool {
-	if list, ok := reply.([]any); ok && len(list) > 0 {
+	list, ok := reply.([]any)
+	if ok && len(list) > 0 {
 		reply = list[0]
 	}
 	number, _ := reply.(int64)

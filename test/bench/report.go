@@ -49,7 +49,8 @@ func Update(path string, tables []Table) error {
 		start := fmt.Sprintf("<!-- funnel-bench: %s -->\n", table.Name)
 		end := fmt.Sprintf("<!-- end of funnel-bench: %s -->", table.Name)
 		before, rest, found := strings.Cut(document, start)
-		if _, after, closed := strings.Cut(rest, end); found && closed {
+		_, after, closed := strings.Cut(rest, end)
+		if found && closed {
 			document = before + start + "\n" + table.Markdown() + "\n" + end + after
 			places++
 		}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"funnel/internal/servertest"
 )
 
 // A Setting is shared by all measurements. Once Err holds an error, they do nothing.
@@ -32,6 +34,7 @@ type Setting struct {
 	Progress func(format string, arguments ...any)
 
 	server, peer string // with their versions, from Describe
+	machine      servertest.Machine
 }
 
 // failed keeps the first error, and reports whether there has been an error.
@@ -59,10 +62,14 @@ var Parts = []struct {
 	{"memory", (*Setting).memory},
 	{"throughput", (*Setting).throughput},
 	{"clients", (*Setting).goClients},
+	{"rates", (*Setting).atFixedRates},
 }
 
 func (s *Setting) moduleOf(peer bool) string {
-	return map[bool]string{false: s.Module, true: s.Peer}[peer]
+	if peer {
+		return s.Peer
+	}
+	return s.Module
 }
 
 // Describe returns the table of the environment. It fails early if a module does not load.
@@ -77,10 +84,22 @@ func (s *Setting) Describe() Table {
 		_, s.peer = s.versions(s.Peer)
 		table.set("other module", 1, s.peer)
 	}
+	var err error
+	s.machine, err = servertest.ReadMachine()
+	s.failed(err)
 	processors, _ := os.ReadFile("/proc/cpuinfo")
 	model := regexp.MustCompile(`model name\s*: (.*)|$`).FindStringSubmatch(string(processors))[1]
 	table.set("machine", 1, fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), model))
 	return table
+}
+
+// DescribeEnd adds to the table of the environment what else the machine did during the
+// measurements.
+func (s *Setting) DescribeEnd(table *Table) {
+	now, err := servertest.ReadMachine()
+	if !s.failed(err) {
+		table.set("beside", 1, now.Since(s.machine))
+	}
 }
 
 var (
@@ -103,7 +122,8 @@ func (s *Setting) versions(path string) (server, module string) {
 			module = found[1] + " " + found[2]
 		}
 	}
-	if ours := ourVersion.FindStringSubmatch(info); ours != nil {
+	ours := ourVersion.FindStringSubmatch(info)
+	if ours != nil {
 		module = fmt.Sprintf("funnel %s (%s)", ours[1], ours[2])
 	}
 	return server, module
@@ -118,7 +138,8 @@ func BuildMarker(ctx context.Context, folder string) (string, error) {
 	module := filepath.Join(folder, "marker.so")
 	line := append(strings.Fields(cmp.Or(os.Getenv("CC"), "cc")), "-shared", "-fPIC", "-fvisibility=hidden", "-O2",
 		"-I", abi, "-o", module, marker, filepath.Join(abi, "abi.c"))
-	if output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
+	output, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("cannot compile the marker module, with the compiler in CC or cc: %w\n%s", err, output)
 	}
 	return module, nil

@@ -11,7 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// The load of redis-benchmark: its connections, and the keys from which it picks at random.
+// The load of redis-benchmark: the number of its connections, and of the keys from which it picks
+// at random.
 const loadClients, loadKeys = 8, 1000
 
 // A loaded case is sent by redis-benchmark.
@@ -85,7 +86,7 @@ func (l *loaded) send() (result round) {
 	program := strings.TrimSuffix(servertest.Program(), "-server") + "-benchmark"
 	words := strings.Fields(fmt.Sprint("--csv -p ", l.client.server.Port, " -c ", loadClients, " -P ", sentAtOnce,
 		" -r ", loadKeys, " -n ", l.requests))
-	words = append(words, l.operation.Words(Call{Key: l.prefix + "__rand_int__"})...)
+	words = append(words, l.operation.Words(Target{Key: l.prefix + "__rand_int__"})...)
 	output, err := exec.CommandContext(l.client.Ctx, program, words...).CombinedOutput()
 	if err == nil {
 		result[rate], err = readCSV(string(output))

@@ -1,5 +1,5 @@
-// docs/commands.md, docs/alternatives.md and docs/recipes.md show the replies of servers.
-// docs/commands.md has every error and every field of INFO.
+// docs/commands.md, docs/errors.md, docs/alternatives.md and docs/recipes.md show the replies of
+// servers. docs/errors.md has every error, and docs/commands.md every field of INFO.
 //
 // Transcripts are blocks of pages: commands, and their replies as redis-cli shows them.
 //
@@ -30,16 +30,16 @@ import (
 	"funnel/test/pages/page"
 )
 
-func commandsPage(t *testing.T) string { return page.Read(t, "../../docs/commands.md") }
-
 // TestDocs runs every transcript of the pages, each on an empty server. The server's clock stands
 // still, except at lines such as "(1.5 seconds later)".
 func TestDocs(t *testing.T) {
-	for name, least := range map[string]int{"commands.md": 20, "alternatives.md": 20, "recipes.md": 12} {
+	for name, least := range map[string]int{"commands.md": 20, "errors.md": 30, "alternatives.md": 20, "recipes.md": 14} {
 		t.Run(name, func(t *testing.T) {
-			server, ran := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)}), 0
+			server := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t)})
+			ran := 0
 			for _, block := range page.Blocks(t, "../../docs/"+name) {
-				if kind, _, _ := strings.Cut(block.Mark, ": "); kind != "not run" {
+				kind, _, _ := strings.Cut(block.Mark, ": ")
+				if kind != "not run" {
 					ran += runTranscript(t, server, block)
 				}
 			}
@@ -56,7 +56,10 @@ var brackets = strings.NewReplacer("[", "", "]", "")
 // redis come the server's own commands. The server expires their keys by a clock that a test cannot
 // set: the keys expire sooner instead. Commands for other software are left out.
 func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (ran int) {
-	client, wire, now, asked := server.Client(t), server.Wire(t), servertest.Epoch, ""
+	client := server.Client(t)
+	wire := server.Wire(t)
+	now := servertest.Epoch
+	asked := ""
 	clock := servertest.ClockOf(client)
 	clock.Set(t, now)
 	require.NoError(t, client.FlushAll(t.Context()).Err())
@@ -85,7 +88,8 @@ func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (r
 			continue
 		}
 		reply := wire.MustDo(t, wordsOf(t, entry.command)...)
-		got, want := rediscli.Lines(reply), entry.reply
+		got := rediscli.Lines(reply)
+		want := entry.reply
 		if asked != "" {
 			got, want = []string{brackets.Replace(fmt.Sprint(reply))}, []string{brackets.Replace(strings.Join(want, "\n"))}
 		}
@@ -96,13 +100,14 @@ func runTranscript(t *testing.T, server *servertest.Server, block page.Block) (r
 }
 
 func TestDocsHaveEveryError(t *testing.T) {
+	errors := page.Read(t, "../../docs/errors.md")
 	all := slices.Concat(contract.Outcomes, contract.SlotsErrors, contract.QuotaErrors)
 	all = append(all, string(contract.ErrCount.Of(2)))
 	all = append(all, "INVALID capacity must be an integer from 1 to "+maxInt+", not '0': for")
 	for _, outcome := range all {
 		if outcome[0] <= 'Z' { // an error: the names of other outcomes are in lower case
 			text := strings.TrimPrefix(outcome, errortext.Invalid)
-			require.True(t, strings.Contains(commandsPage(t), text), "docs/commands.md has no %q", outcome)
+			require.True(t, strings.Contains(errors, text), "docs/errors.md has no %q", outcome)
 		}
 	}
 }
@@ -112,7 +117,7 @@ func TestDocsHaveEveryFieldOfInfo(t *testing.T) {
 	client := servertest.StartClient(t)
 	info, err := client.Info(t.Context(), "funnel").Result()
 	require.NoError(t, err)
-	_, table, found := strings.Cut(commandsPage(t), "## INFO\n")
+	_, table, found := strings.Cut(page.Read(t, "../../docs/commands.md"), "## INFO\n")
 	require.True(t, found)
 	inInfo := regexp.MustCompile(`(?m)^funnel_\w+`).FindAllString(info, -1)
 	require.ElementsMatch(t, inInfo, regexp.MustCompile(`\bfunnel_\w+`).FindAllString(table, -1))
@@ -134,7 +139,8 @@ var (
 func parseTranscript(text string) (entries []entry) {
 	for line := range strings.Lines(text) {
 		line = comment.ReplaceAllString(strings.TrimSuffix(line, "\n"), "")
-		if match := commandLine.FindStringSubmatch(line); match != nil {
+		match := commandLine.FindStringSubmatch(line)
+		if match != nil {
 			entries = append(entries, entry{prompt: match[1], command: match[2]})
 		} else if match := stepLine.FindStringSubmatch(line); match != nil {
 			entries = append(entries, entry{step: match[1]})

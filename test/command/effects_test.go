@@ -26,95 +26,164 @@ import (
 // The write of a funnel or a quota is given by its key: the command is SET or DEL. The write of
 // slots is given by its commands.
 var effects = []struct{ name, call, writes, counted string }{
-	{"taken", "cl.throttle one 3 1 1", "one", "allowed"},
-	{"does not fit", "cl.throttle two 3 1 1 2", "", "limited"},
-	{"quantity 0 of an overfull funnel", "cl.throttle two 1 1 1 0", "", "peeked"},
-	{"no capacity", "cl.throttle one x 1 1", "", "errors"},
+	{name: "taken", call: "cl.throttle one 3 1 1", writes: "one", counted: "allowed"},
+	{name: "does not fit", call: "cl.throttle two 3 1 1 2", counted: "limited"},
+	{name: "quantity 0 of an overfull funnel", call: "cl.throttle two 1 1 1 0", counted: "peeked"},
+	{name: "no capacity", call: "cl.throttle one x 1 1", counted: "errors"},
 
-	{"taken from three", "cl.reserve two 3 1 1 1 one 3 1 1 1 new 3 1 1 1", "two one new", "allowed"},
-	{"reserved", "cl.reserve one 3 1 1 3 9", "one", "allowed"},
-	{"the last of two does not fit", "cl.reserve new 3 1 1 1 two 3 1 1 2", "", "limited"},
+	{name: "taken from three", call: "cl.reserve two 3 1 1 1 one 3 1 1 1 new 3 1 1 1",
+		writes: "two one new", counted: "allowed"},
+	{name: "reserved", call: "cl.reserve one 3 1 1 3 9", writes: "one", counted: "allowed"},
+	{name: "the last of two does not fit", call: "cl.reserve new 3 1 1 1 two 3 1 1 2",
+		counted: "limited"},
 
-	{"taken in part", "cl.take one 3 1 1 3", "one", "allowed"},
+	{name: "taken in part", call: "cl.take one 3 1 1 3", writes: "one", counted: "allowed"},
 
-	{"peek", "cl.peek one 3 1 1 1 two 3 1 1 4 new 3 1 1 1", "", "peeked"},
+	{name: "peek", call: "cl.peek one 3 1 1 1 two 3 1 1 4 new 3 1 1 1", counted: "peeked"},
 
-	{"charged above the capacity", "cl.charge one 3 1 1 1 two 3 1 1 9 new 3 1 1 1", "one two new", "charged"},
-	{"the last of two ends too late", "cl.charge one 3 1 1 1 two 1 1 9223372036 1", "", "errors"},
+	{name: "charged above the capacity", call: "cl.charge one 3 1 1 1 two 3 1 1 9 new 3 1 1 1",
+		writes: "one two new", counted: "charged"},
+	{name: "the last of two ends too late", call: "cl.charge one 3 1 1 1 two 1 1 9223372036 1",
+		counted: "errors"},
 
-	{"refunded, of which one is empty then", "cl.refund one 3 1 1 1 two 3 1 1 1 new 3 1 1 1", "one two", "refunded"},
-	{"refund of nothing and all", "cl.refund one 3 1 1 0 two 3 1 1 2", "two", "refunded"},
-	{"nothing to refund", "cl.refund new 3 1 1 2", "", "refunded"},
-	{"refund of a receipt", "cl.refund two 3 1 1 1 @2s", "two", "refunded"},
-	{"refund of a receipt that has leaked", "cl.refund two 3 1 1 1 @0s", "", "refunded"},
+	{name: "refunded, of which one is empty then",
+		call:   "cl.refund one 3 1 1 1 two 3 1 1 1 new 3 1 1 1",
+		writes: "one two", counted: "refunded"},
+	{name: "refund of nothing and all", call: "cl.refund one 3 1 1 0 two 3 1 1 2",
+		writes: "two", counted: "refunded"},
+	{name: "nothing to refund", call: "cl.refund new 3 1 1 2", counted: "refunded"},
+	{name: "refund of a receipt", call: "cl.refund two 3 1 1 1 @2s",
+		writes: "two", counted: "refunded"},
+	{name: "refund of a receipt that has leaked", call: "cl.refund two 3 1 1 1 @0s",
+		counted: "refunded"},
 
-	{"slot", "cl.reserve new 1 SLOTS 9.0000001 b", "ZADD new +9001 b, PEXPIREAT new +9001", "allowed"},
-	{"slot that does not end last", "cl.reserve busy 2 SLOTS 20 b", "ZADD busy +20000 b", "allowed"},
-	{"no slot is free", "cl.reserve busy 1 SLOTS 40 b", "", "limited"},
-	{"slot and tokens", "cl.reserve one 3 1 1 1 new 1 SLOTS 5 b two 3 1 1 1",
-		"one, ZADD new +5000 b, PEXPIREAT new +5000, two", "allowed"},
-	{"slot without tokens", "cl.reserve busy 2 SLOTS 40 a new 1 SLOTS 1 a two 3 1 1 2", "", "limited"},
-	{"renewed", "cl.reserve busy 0 SLOTS 40 a", "ZADD busy +40000 a, PEXPIREAT busy +40000", "allowed"},
-	{"renewed to end earlier", "cl.reserve busy 0 SLOTS 10 a", "ZADD busy +10000 a, PEXPIREAT busy +10000", "allowed"},
-	{"renewed to the same millisecond", "cl.reserve busy 0 SLOTS 30 a", "", "allowed"},
-	{"renewed to the same millisecond, with one ended", "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 a", "", "allowed"},
-	{"renewal of nothing, with one ended", "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 x", "", "limited"},
-	{"peek at slots, with one ended", "zadd busy 1 x\ncl.peek busy 2 SLOTS 20 b new 1 SLOTS 1 b", "", "peeked"},
-	{"slot charged", "cl.charge busy 0 SLOTS 40 b", "ZADD busy +40000 b, PEXPIREAT busy +40000", "charged"},
-	{"last slot given back", "cl.refund busy 0 SLOTS 1 a", "ZREM busy a", "refunded"},
-	{"slot given back that ended last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 a",
-		"ZREM busy a, PEXPIREAT busy +9000", "refunded"},
-	{"slot given back that did not end last", "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 b", "ZREM busy b", "refunded"},
-	{"no slot to give back", "zadd busy +0 x\ncl.refund busy 1 SLOTS 1 x", "", "refunded"},
-	{"ended ones are removed", "zadd busy 1 x +0 y\ncl.reserve busy 2 SLOTS 30 b",
-		"ZADD busy +30000 b, ZREMRANGEBYRANK busy 0 1", "allowed"},
-	{"slot of a holder whose last has ended", "zadd busy 1 x 2 b\ncl.reserve busy 2 SLOTS 40 b",
-		"ZADD busy +40000 b, ZREMRANGEBYRANK busy 0 0, PEXPIREAT busy +40000", "allowed"},
-	{"last slot given back, and ended ones", "zadd busy -inf x 1.5 y\ncl.refund busy 1 SLOTS 1 a",
-		"ZREM busy a, ZREMRANGEBYRANK busy 0 1", "refunded"},
-	{"beside one that never ends", "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b", "ZADD busy +1000 b, PERSIST busy",
-		"allowed"},
-	{"no expiry to remove", "zadd new 9223372036854775808 x\ncl.reserve new 3 SLOTS 1 b", "ZADD new +1000 b", "allowed"},
-	{"no expiry, which it should have", "persist busy\ncl.reserve busy 2 SLOTS 9 b",
-		"ZADD busy +9000 b, PEXPIREAT busy +30000", "allowed"},
-	{"quota", "cl.reserve month 3 UNTIL ^90s 1", "month", "allowed"},
-	{"new quota beside a slot and tokens", "cl.reserve new 3 UNTIL ^90s 1 busy 2 SLOTS 9 b one 3 1 1 1",
-		"new, ZADD busy +9000 b, one", "allowed"},
-	{"quota that is used", "cl.reserve month 3 UNTIL ^90s 3", "", "limited"},
-	{"quota that is used in a longer period", "cl.reserve month 3 UNTIL ^91s 3", "", "limited"},
-	{"quota that is used, cut", "cl.reserve month 3 UNTIL ^89s 3", "month", "limited"},
-	{"quota that is used, not cut within the millisecond", "cl.reserve month 3 UNTIL ^89.9999s 3", "", "limited"},
-	{"quota beside a funnel that limits", "cl.reserve month 3 UNTIL ^90s 1 two 3 1 1 2", "", "limited"},
-	{"quota beside a funnel that limits, cut", "cl.reserve two 3 1 1 2 month 3 UNTIL ^9s 1 new 3 UNTIL ^9s 1", "month",
-		"limited"},
-	{"quota of which nothing is asked", "cl.reserve month 3 UNTIL ^90s 0 new 3 UNTIL ^90s 0", "", "peeked"},
-	{"quota of which nothing is asked, cut", "cl.reserve month 3 UNTIL ^9s 0", "month", "peeked"},
-	{"quota without expiry", "persist month\ncl.reserve month 3 UNTIL ^90s 0", "month", "peeked"},
-	{"quota taken in part", "cl.take month 3 UNTIL ^90s 9", "month", "allowed"},
-	{"quota of which nothing is left to take", "set month used:3 PXAT +90000\ncl.take month 3 UNTIL ^90s 9", "",
-		"limited"},
-	{"quota peeked", "cl.peek month 3 UNTIL ^9s 9", "", "peeked"},
-	{"quota charged", "cl.charge month 3 UNTIL ^90s 9 new 3 UNTIL ^9s 100", "month new", "charged"},
-	{"quota refunded", "cl.refund month 3 UNTIL ^90s 1", "month", "refunded"},
-	{"quota refunded in part", "set month used:3 PXAT +90000\ncl.refund month 3 UNTIL ^9s 1", "month", "refunded"},
-	{"quota refunded too late", "cl.refund month 3 UNTIL ^0s 1", "", "refunded"},
-	{"quota from the first call", "cl.reserve new 3 UNTIL +9 1", "new", "allowed"},
-	{"quota from the first call, in the period that runs", "cl.reserve month 3 UNTIL +9 1", "month", "allowed"},
-	{"quota from the first call that is used, not cut", "cl.reserve month 3 UNTIL +9 3", "", "limited"},
-	{"quota from the first call of which nothing is asked", "cl.reserve new 3 UNTIL +9 0 month 3 UNTIL +9 0", "",
-		"peeked"},
-	{"quota from the first call that does not fit", "cl.reserve new 3 UNTIL +9 4", "", "limited"},
-	{"quota from the first call without expiry", "persist month\ncl.reserve month 3 UNTIL +9 3", "month", "limited"},
-	{"quota from the first call without expiry, peeked", "persist month\ncl.peek month 3 UNTIL +9 3", "", "peeked"},
-	{"quota from the first call beside a funnel that limits", "cl.reserve new 3 UNTIL +9 1 two 3 1 1 2", "", "limited"},
-	{"quota from the first call, taken in part", "cl.take new 3 UNTIL +0.001 9", "new", "allowed"},
-	{"quotas from the first call, charged", "cl.charge month 3 UNTIL +9 9 new 3 UNTIL +9 1", "month new", "charged"},
-	{"refund of a quota without its period", "cl.refund month 3 UNTIL +90 1", "", "errors"},
-	{"quota whose period would end too late", "cl.reserve one 3 1 1 1 new 3 UNTIL +9223372036 1", "", "errors"},
-	{"quota whose period has ended", "cl.charge one 3 1 1 1 month 3 UNTIL ^0s 1", "", "errors"},
-	{"slots under a funnel's key", "cl.reserve busy 0 SLOTS 40 a one 2 SLOTS 1 b", "", "errors"},
-	{"no ttl", "cl.reserve busy 1 SLOTS 0 a", "", "errors"},
-	{"one word too many", "cl.peek one 3 1 1 1 1", "", ""}, // the server replies that error, and nothing counts it
+	{name: "slot", call: "cl.reserve new 1 SLOTS 9.0000001 b",
+		writes: "ZADD new +9001 b, PEXPIREAT new +9001", counted: "allowed"},
+	{name: "slot that does not end last", call: "cl.reserve busy 2 SLOTS 20 b",
+		writes: "ZADD busy +20000 b", counted: "allowed"},
+	{name: "no slot is free", call: "cl.reserve busy 1 SLOTS 40 b", counted: "limited"},
+	{name: "slot and tokens", call: "cl.reserve one 3 1 1 1 new 1 SLOTS 5 b two 3 1 1 1",
+		writes: "one, ZADD new +5000 b, PEXPIREAT new +5000, two", counted: "allowed"},
+	{name: "slot without tokens", call: "cl.reserve busy 2 SLOTS 40 a new 1 SLOTS 1 a two 3 1 1 2",
+		counted: "limited"},
+	{name: "renewed", call: "cl.reserve busy 0 SLOTS 40 a",
+		writes: "ZADD busy +40000 a, PEXPIREAT busy +40000", counted: "allowed"},
+	{name: "renewed to end earlier", call: "cl.reserve busy 0 SLOTS 10 a",
+		writes: "ZADD busy +10000 a, PEXPIREAT busy +10000", counted: "allowed"},
+	{name: "renewed to the same millisecond", call: "cl.reserve busy 0 SLOTS 30 a",
+		counted: "allowed"},
+	{name: "renewed to the same millisecond, with one ended",
+		call:    "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 a",
+		counted: "allowed"},
+	{name: "renewal of nothing, with one ended",
+		call:    "zadd busy 1 x\ncl.reserve busy 0 SLOTS 30 x",
+		counted: "limited"},
+	{name: "peek at slots, with one ended",
+		call:    "zadd busy 1 x\ncl.peek busy 2 SLOTS 20 b new 1 SLOTS 1 b",
+		counted: "peeked"},
+	{name: "slot charged", call: "cl.charge busy 0 SLOTS 40 b",
+		writes: "ZADD busy +40000 b, PEXPIREAT busy +40000", counted: "charged"},
+	{name: "last slot given back", call: "cl.refund busy 0 SLOTS 1 a",
+		writes: "ZREM busy a", counted: "refunded"},
+	{name: "slot given back that ended last", call: "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 a",
+		writes: "ZREM busy a, PEXPIREAT busy +9000", counted: "refunded"},
+	{name: "slot given back that did not end last",
+		call:   "zadd busy +9000 b\ncl.refund busy 1 SLOTS 1 b",
+		writes: "ZREM busy b", counted: "refunded"},
+	{name: "no slot to give back", call: "zadd busy +0 x\ncl.refund busy 1 SLOTS 1 x",
+		counted: "refunded"},
+	{name: "ended ones are removed", call: "zadd busy 1 x +0 y\ncl.reserve busy 2 SLOTS 30 b",
+		writes: "ZADD busy +30000 b, ZREMRANGEBYRANK busy 0 1", counted: "allowed"},
+	{name: "slot of a holder whose last has ended",
+		call:    "zadd busy 1 x 2 b\ncl.reserve busy 2 SLOTS 40 b",
+		writes:  "ZADD busy +40000 b, ZREMRANGEBYRANK busy 0 0, PEXPIREAT busy +40000",
+		counted: "allowed"},
+	{name: "last slot given back, and ended ones",
+		call:   "zadd busy -inf x 1.5 y\ncl.refund busy 1 SLOTS 1 a",
+		writes: "ZREM busy a, ZREMRANGEBYRANK busy 0 1", counted: "refunded"},
+	{name: "beside one that never ends", call: "zadd busy inf x\ncl.reserve busy 3 SLOTS 1 b",
+		writes: "ZADD busy +1000 b, PERSIST busy", counted: "allowed"},
+	{name: "no expiry to remove",
+		call:   "zadd new 9223372036854775808 x\ncl.reserve new 3 SLOTS 1 b",
+		writes: "ZADD new +1000 b", counted: "allowed"},
+	{name: "no expiry, which it should have", call: "persist busy\ncl.reserve busy 2 SLOTS 9 b",
+		writes: "ZADD busy +9000 b, PEXPIREAT busy +30000", counted: "allowed"},
+	{name: "quota", call: "cl.reserve month 3 UNTIL ^90s 1", writes: "month", counted: "allowed"},
+	{name: "new quota beside a slot and tokens",
+		call:   "cl.reserve new 3 UNTIL ^90s 1 busy 2 SLOTS 9 b one 3 1 1 1",
+		writes: "new, ZADD busy +9000 b, one", counted: "allowed"},
+	{name: "quota that is used", call: "cl.reserve month 3 UNTIL ^90s 3", counted: "limited"},
+	{name: "quota that is used in a longer period", call: "cl.reserve month 3 UNTIL ^91s 3",
+		counted: "limited"},
+	{name: "quota that is used, cut", call: "cl.reserve month 3 UNTIL ^89s 3",
+		writes: "month", counted: "limited"},
+	{name: "quota that is used, not cut within the millisecond",
+		call:    "cl.reserve month 3 UNTIL ^89.9999s 3",
+		counted: "limited"},
+	{name: "quota beside a funnel that limits", call: "cl.reserve month 3 UNTIL ^90s 1 two 3 1 1 2",
+		counted: "limited"},
+	{name: "quota beside a funnel that limits, cut",
+		call:   "cl.reserve two 3 1 1 2 month 3 UNTIL ^9s 1 new 3 UNTIL ^9s 1",
+		writes: "month", counted: "limited"},
+	{name: "quota of which nothing is asked",
+		call:    "cl.reserve month 3 UNTIL ^90s 0 new 3 UNTIL ^90s 0",
+		counted: "peeked"},
+	{name: "quota of which nothing is asked, cut", call: "cl.reserve month 3 UNTIL ^9s 0",
+		writes: "month", counted: "peeked"},
+	{name: "quota without expiry", call: "persist month\ncl.reserve month 3 UNTIL ^90s 0",
+		writes: "month", counted: "peeked"},
+	{name: "quota taken in part", call: "cl.take month 3 UNTIL ^90s 9",
+		writes: "month", counted: "allowed"},
+	{name: "quota of which nothing is left to take",
+		call:    "set month used:3 PXAT +90000\ncl.take month 3 UNTIL ^90s 9",
+		counted: "limited"},
+	{name: "quota peeked", call: "cl.peek month 3 UNTIL ^9s 9", counted: "peeked"},
+	{name: "quota charged", call: "cl.charge month 3 UNTIL ^90s 9 new 3 UNTIL ^9s 100",
+		writes: "month new", counted: "charged"},
+	{name: "quota refunded", call: "cl.refund month 3 UNTIL ^90s 1",
+		writes: "month", counted: "refunded"},
+	{name: "quota refunded in part",
+		call:   "set month used:3 PXAT +90000\ncl.refund month 3 UNTIL ^9s 1",
+		writes: "month", counted: "refunded"},
+	{name: "quota refunded too late", call: "cl.refund month 3 UNTIL ^0s 1", counted: "refunded"},
+	{name: "quota from the first call", call: "cl.reserve new 3 UNTIL +9 1",
+		writes: "new", counted: "allowed"},
+	{name: "quota from the first call, in the period that runs",
+		call:   "cl.reserve month 3 UNTIL +9 1",
+		writes: "month", counted: "allowed"},
+	{name: "quota from the first call that is used, not cut", call: "cl.reserve month 3 UNTIL +9 3",
+		counted: "limited"},
+	{name: "quota from the first call of which nothing is asked",
+		call:    "cl.reserve new 3 UNTIL +9 0 month 3 UNTIL +9 0",
+		counted: "peeked"},
+	{name: "quota from the first call that does not fit", call: "cl.reserve new 3 UNTIL +9 4",
+		counted: "limited"},
+	{name: "quota from the first call without expiry",
+		call:   "persist month\ncl.reserve month 3 UNTIL +9 3",
+		writes: "month", counted: "limited"},
+	{name: "quota from the first call without expiry, peeked",
+		call:    "persist month\ncl.peek month 3 UNTIL +9 3",
+		counted: "peeked"},
+	{name: "quota from the first call beside a funnel that limits",
+		call:    "cl.reserve new 3 UNTIL +9 1 two 3 1 1 2",
+		counted: "limited"},
+	{name: "quota from the first call, taken in part", call: "cl.take new 3 UNTIL +0.001 9",
+		writes: "new", counted: "allowed"},
+	{name: "quotas from the first call, charged",
+		call:   "cl.charge month 3 UNTIL +9 9 new 3 UNTIL +9 1",
+		writes: "month new", counted: "charged"},
+	{name: "refund of a quota without its period", call: "cl.refund month 3 UNTIL +90 1",
+		counted: "errors"},
+	{name: "quota whose period would end too late",
+		call:    "cl.reserve one 3 1 1 1 new 3 UNTIL +9223372036 1",
+		counted: "errors"},
+	{name: "quota whose period has ended", call: "cl.charge one 3 1 1 1 month 3 UNTIL ^0s 1",
+		counted: "errors"},
+	{name: "slots under a funnel's key", call: "cl.reserve busy 0 SLOTS 40 a one 2 SLOTS 1 b",
+		counted: "errors"},
+	{name: "no ttl", call: "cl.reserve busy 1 SLOTS 0 a", counted: "errors"},
+	// The server itself replies this error, and nothing counts it.
+	{name: "one word too many", call: "cl.peek one 3 1 1 1 1"},
 }
 
 // TestEffects requires that clients and files see the writes of each call in their order, and
@@ -123,7 +192,8 @@ func TestEffects(t *testing.T) {
 	t.Parallel()
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "always",
 		"--notify-keyspace-events", "Kg$z"))
-	client, ctx := server.Client(t), t.Context()
+	client := server.Client(t)
+	ctx := t.Context()
 	servertest.ClockOf(client).Set(t, servertest.Epoch)
 	subscription := client.PSubscribe(ctx, "__keyspace@0__:*")
 	defer subscription.Close()
@@ -132,6 +202,7 @@ func TestEffects(t *testing.T) {
 
 	var want []string // of the append-only file, by row
 	for _, c := range effects {
+		what := c.name + ": " + c.call + ": "
 		require.NoError(t, client.FlushAll(ctx).Err())
 		servertest.Call(t, client,
 			"cl.charge one 3 1 1 1 two 3 1 1 2 busy 1 SLOTS 30 a "+withInstants("month 3 UNTIL ^90s 1"))
@@ -150,7 +221,8 @@ func TestEffects(t *testing.T) {
 			require.Equal(t, "OK", watchers[key].MustDo(t, "watch", key))
 			require.Equal(t, "OK", watchers[key].MustDo(t, "multi"))
 		}
-		dumps, counts := servertest.Dumps(t, client), countsOf(t, client)
+		dumps := servertest.Dumps(t, client)
+		counts := countsOf(t, client)
 
 		servertest.Try(client, lines[len(lines)-1])
 
@@ -159,14 +231,14 @@ func TestEffects(t *testing.T) {
 			counts[c.counted]++
 		}
 		counts["dirty"] += int64(len(commands))
-		require.Equal(t, counts, countsOf(t, client), c.name)
+		require.Equal(t, counts, countsOf(t, client), what+"INFO counts")
 		want = append(want, prepared+logged(t, commands))
-		require.Equal(t, events, drain(t, client, subscription), c.name)
+		require.Equal(t, events, drain(t, client, subscription), what+"keyspace events")
 		after := servertest.Dumps(t, client)
 		for key, watcher := range watchers {
 			touched := slices.Contains(strings.Fields(strings.ReplaceAll(c.writes, ",", "")), key)
-			require.Equal(t, touched, dumps[key] != after[key], "%s: the value of %s", c.name, key)
-			require.Equal(t, touched, watcher.MustDo(t, "exec") == nil, "%s: WATCH of %s", c.name, key)
+			require.Equal(t, touched, dumps[key] != after[key], "%sthe value of %s", what, key)
+			require.Equal(t, touched, watcher.MustDo(t, "exec") == nil, "%sWATCH of %s", what, key)
 		}
 	}
 	var log strings.Builder
@@ -176,7 +248,7 @@ func TestEffects(t *testing.T) {
 	got := strings.Split(log.String(), "FLUSHALL\n")[1:]
 	require.Len(t, got, len(want))
 	for i, c := range effects {
-		require.Equal(t, want[i], got[i], c.name)
+		require.Equal(t, want[i], got[i], "%s: %s: append-only file", c.name, c.call)
 	}
 }
 
@@ -193,7 +265,8 @@ func written(t *testing.T, client *redis.Client, writes string) (commands, event
 			continue
 		}
 		for _, key := range words {
-			if value, err := client.Get(t.Context(), key).Result(); err == nil {
+			value, err := client.Get(t.Context(), key).Result()
+			if err == nil {
 				commands = append(commands, fmt.Sprintf("SET %s %s PXAT %d", key, value, servertest.ExpiryOf(t, client, key)))
 				events = append(events, key+" set", key+" expire")
 			} else {
@@ -242,16 +315,17 @@ func drain(t *testing.T, client *redis.Client, subscription *redis.PubSub) (even
 	}
 }
 
-// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: if the clock steps back during a
-// call, the server deletes the key as soon as anybody looks at it, by the time at which the call
-// began. Redis 8.6 itself looks when it is told that the key was modified. On servers before Redis
-// 7.2, another module may look in its event; later servers let modules see expired keys there. The
-// log and the replicas get the write before the deletion. Otherwise they would keep a key that the
-// server lacks.
+// TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder: the clock steps back during a call.
+// By the time at which the call began, its key has then expired, and the server deletes the key as
+// soon as anybody looks at it. Redis 8.6 itself looks when it is told that the key was modified.
+// Before Redis 7.2, another module may look in its event; later servers let modules see expired
+// keys there. The log and the replicas must get the write before the deletion. Otherwise they would
+// keep a key that the server lacks.
 func TestFunnelsThatHaveExpiredWhenTheyAreStoredAreLoggedInOrder(t *testing.T) {
 	looker := servertest.CompileModule(t, "testdata/looker.c", "-nostdlib")
 	server := servertest.Start(t, servertest.WithLog(servertest.DebugModule(t), "no", "--loadmodule", looker))
-	ctx, client := t.Context(), server.Client(t)
+	ctx := t.Context()
+	client := server.Client(t)
 	servertest.ClockOf(client).Set(t, time.Now().Add(-time.Hour))
 	servertest.Call(t, client, "cl.throttle key 15 30 60")
 	require.EqualValues(t, 1, client.Incr(ctx, "key").Val(), "the key was gone")

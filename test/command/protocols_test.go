@@ -24,7 +24,8 @@ func TestBothProtocols(t *testing.T) {
 		for _, c := range []struct{ call, reply string }{
 			{"CL.THROTTLE {u}:s 10 10 1 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:1\r\n"},
 			{"CL.TAKE {u}:s 10 10 1 12",
-				"*4\r\n:1\r\n$3\r\n0.1\r\n*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
+				"*4\r\n:1\r\n$3\r\n0.1\r\n" +
+					"*1\r\n*6\r\n:1\r\n:10\r\n:0\r\n$3\r\n0.1\r\n$1\r\n1\r\n$19\r\n4102444801000000000\r\n:9\r\n"},
 			{"CL.REFUND {u}:s 10 10 1 12 4102444801000000000", "*3\r\n:0\r\n$1\r\n0\r\n*1\r\n" + empty},
 			{"CL.PEEK {u}:h 10 10 1 1 {u}:i 10 10 1 11",
 				"*3\r\n:1\r\n$2\r\n-1\r\n*2\r\n" + empty + never.Replace(empty)},

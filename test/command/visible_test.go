@@ -1,5 +1,4 @@
-// What a call shows to those who watch the server beside it: classes of events, and counts of
-// lookups.
+// What a call shows to clients that watch the server: classes of events, and counts of lookups.
 
 package command_test
 
@@ -13,8 +12,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// TestClassesOfEvents: who asks for the events of one class gets those events, as from the commands
-// that replicas receive.
+// TestClassesOfEvents: a client that subscribes to one class of events gets the events of that
+// class, the same as from the commands that replicas receive.
 func TestClassesOfEvents(t *testing.T) {
 	client, _ := servertest.StartWithClock(t)
 	const calls = `
@@ -46,8 +45,9 @@ func TestClassesOfEvents(t *testing.T) {
 	}, got)
 }
 
-// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and sends an event for
-// a missed one, as for GET. The other commands write, and send no such event, like SET.
+// TestLookupsAreCounted: INFO counts the keys of CL.PEEK as found or missed, and the server sends
+// an event for a missed key, as for GET. The other commands write. Like SET, they send no such
+// event.
 func TestLookupsAreCounted(t *testing.T) {
 	client := servertest.StartClient(t)
 	require.NoError(t, client.ConfigSet(t.Context(), "notify-keyspace-events", "Km").Err())
@@ -62,7 +62,8 @@ func TestLookupsAreCounted(t *testing.T) {
 			drain(t, client, subscription)
 			before := lookups(t, client)
 			servertest.Call(t, client, line)
-			after, events := lookups(t, client), drain(t, client, subscription)
+			after := lookups(t, client)
+			events := drain(t, client, subscription)
 			if c.name == "cl.peek" {
 				require.Equal(t, [2]int64{before[0] + 1, before[1] + 1}, after, line)
 				require.Equal(t, []string{"absent keymiss"}, events, line)
@@ -76,6 +77,7 @@ func TestLookupsAreCounted(t *testing.T) {
 // lookups returns how many keys the server has found and missed.
 func lookups(t *testing.T, client *redis.Client) [2]int64 {
 	return [2]int64{
-		servertest.InfoField(t, client, "stats", "keyspace_hits"), servertest.InfoField(t, client, "stats", "keyspace_misses"),
+		servertest.InfoField(t, client, "stats", "keyspace_hits"),
+		servertest.InfoField(t, client, "stats", "keyspace_misses"),
 	}
 }

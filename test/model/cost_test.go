@@ -19,7 +19,8 @@ import (
 func TestNoCallKeepsMemory(t *testing.T) {
 	const fast, slow = " 1000000000 1 0.000000001 1 ", " 2 1 1000000 1 "
 	server := servertest.StartModule(t)
-	client, wire := server.Client(t), server.Wire(t)
+	client := server.Client(t)
+	wire := server.Wire(t)
 	require.NoError(t, client.LPush(t.Context(), "list", 1).Err())
 	require.NoError(t, client.Set(t.Context(), "text", "no funnel", 0).Err())
 	servertest.Call(t, client, "cl.charge full 1 SLOTS 10000 running")
@@ -48,7 +49,10 @@ func TestNoCallKeepsMemory(t *testing.T) {
 		"quota ended":           {"cl.charge a" + fast + "o 9 UNTIL 1000 1", "cl.refund o 9 UNTIL 1000 1"},
 		"no quota":              {"cl.peek text 9 UNTIL 4102444800 1"},
 		// Two TTLs, because a renewal within a millisecond changes nothing and so removes nothing.
-		"ended slots":        {"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 1000 h", "zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 2000 h"},
+		"ended slots": {
+			"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 1000 h",
+			"zadd s 1 x 2 y 3 z", "cl.charge s 1 SLOTS 2000 h",
+		},
 		"number of words":    {"cl.reserve a" + fast + "b c"},
 		"wrong argument":     {"cl.charge a" + fast + "b 1 x 1 1"},
 		"named twice":        {"cl.charge a" + fast + "b" + fast + "a" + fast},
@@ -62,7 +66,8 @@ func TestNoCallKeepsMemory(t *testing.T) {
 				func(int, any) error { return nil }), name)
 		}
 		round(2_000) // the server now has the buffers that it keeps
-		used, resident := servertest.InfoField(t, client, "memory", "used_memory"), servertest.MemoryOf(t, server, "VmRSS")
+		used := servertest.InfoField(t, client, "memory", "used_memory")
+		resident := servertest.MemoryOf(t, server, "VmRSS")
 		round(servertest.QuickOrLong(10_000, 1_000_000))
 		require.Less(t, servertest.InfoField(t, client, "memory", "used_memory"), used+64<<10, name)
 		require.Less(t, servertest.MemoryOf(t, server, "VmRSS"), resident+1<<20, name)

@@ -18,8 +18,8 @@ import (
 )
 
 // TestSlotsInEachForm: random calls of up to some hundred holders get the same replies, and leave
-// the same set, on a server that keeps the set as a list, on one that never does, and on one that
-// changes the form at 128 members, as servers do unless they are told otherwise.
+// the same set, on three servers: the first keeps every set as a list, the second never does, and
+// the third changes the form at 128 members, as servers do by default.
 func TestSlotsInEachForm(t *testing.T) {
 	const limit, ttls, calls = 200, 100, 1200
 	clients := map[string]servertest.Commander{}
@@ -27,7 +27,8 @@ func TestSlotsInEachForm(t *testing.T) {
 	for form, most := range map[string]string{"a list": "1000000", "no list": "0", "both": "128"} {
 		config := []string{"--save", "", "--zset-max-ziplist-entries", most}
 		client := servertest.Start(t, servertest.Options{Module: servertest.DebugModule(t), Config: config}).Client(t)
-		clients[form], clocks[form] = client, servertest.ClockOf(client)
+		clients[form] = client
+		clocks[form] = servertest.ClockOf(client)
 	}
 	random := rand.New(rand.NewPCG(servertest.Seed(t), 0))
 	now, largest, encodings := servertest.Epoch, 0, map[string]bool{}

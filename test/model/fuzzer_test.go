@@ -1,5 +1,5 @@
-// No input breaks the server or its answers: replies, values and expiries are those of the
-// contract, after any sequence of calls, transactions, scripts, reloads and other commands.
+// No input breaks the server or its answers: replies, values and expiries are what the contract
+// says, after any sequence of calls, transactions, scripts, reloads and other commands.
 
 package model_test
 
@@ -215,12 +215,14 @@ func (f *fuzzer) sendSet(key string, scores map[string]float64) {
 	}
 }
 
-// receive returns the next reply. It skips the pushes of client-side caching.
+// receive returns the next reply. It skips pushes, by which the server tells a client-side cache of
+// changes.
 func (f *fuzzer) receive() any {
 	for {
 		got, err := f.wire.Receive()
 		require.NoError(f.t, err, "the server is gone or hangs")
-		if _, push := got.(servertest.Push); !push {
+		_, push := got.(servertest.Push)
+		if !push {
 			return got
 		}
 	}
@@ -239,7 +241,8 @@ func (f *fuzzer) step() {
 	f.model.instant = time.Now().UnixMilli()
 	f.settle()
 
-	switch dice := f.random.Float64(); {
+	dice := f.random.Float64()
+	switch {
 	case dice < 0.002:
 		f.lookAtAll()
 	case dice < 0.03:
@@ -311,7 +314,8 @@ func (f *fuzzer) decideByScript(words []string) {
 		words[1] = fuzzKeys[0]
 	}
 	call, rows := words, (len(words)-1)/5
-	if command, ours := contract.CommandOf(words[0]); ours {
+	command, ours := contract.CommandOf(words[0])
+	if ours {
 		if command.Seconds || rows == 0 || len(words) > 2+5*rows {
 			return
 		}
@@ -329,10 +333,12 @@ func (f *fuzzer) decideByScript(words []string) {
 	require.NoError(f.t, err)
 	f.buffer = f.buffer[:0]
 	got := f.receive()
-	if text, _ := got.(servertest.ErrorReply); strings.Contains(string(text), " for the script: ") {
+	text, _ := got.(servertest.ErrorReply)
+	if strings.Contains(string(text), " for the script: ") {
 		return
 	}
-	if expected := throughLua(f.apply(words)); !agrees(expected, got) {
+	expected := throughLua(f.apply(words))
+	if !agrees(expected, got) {
 		f.t.Fatalf("the script's reply to %.2000q is %q, not %q", words, got, expected)
 	}
 }

@@ -47,7 +47,8 @@ func TestCallsAreLinearizable(t *testing.T) {
 		answer := client.Do(context.Background(), servertest.ToAny(operation.words)...)
 		returned := time.Since(began)
 		var failure net.Error
-		switch err := answer.Err(); {
+		err := answer.Err()
+		switch {
 		case errors.Is(err, syscall.ECONNREFUSED):
 			return
 		case errors.Is(err, io.EOF) || errors.As(err, &failure):
@@ -64,7 +65,8 @@ func TestCallsAreLinearizable(t *testing.T) {
 	record(0, client, setClock(servertest.Epoch))
 	var running sync.WaitGroup
 	var started sync.RWMutex // held while the server starts and its clock is not set
-	calls, kills := servertest.QuickOrLong(500, 4000), 2
+	calls := servertest.QuickOrLong(500, 4000)
+	kills := 2
 	for number := range 8 {
 		client := server.Client(t)
 		running.Go(func() {
@@ -140,7 +142,8 @@ func byGroup(operations []porcupine.Operation) (parts [][]porcupine.Operation) {
 	groups := map[string][]porcupine.Operation{}
 	var clocks []porcupine.Operation
 	for _, o := range operations {
-		if operation := o.Input.(operation); operation.setsClock() {
+		operation := o.Input.(operation)
+		if operation.setsClock() {
 			clocks = append(clocks, o)
 		} else {
 			name := operation.group[0].key
@@ -179,7 +182,8 @@ func (f funnel) words(quantity int64) []string {
 		return []string{f.key, fmt.Sprint(f.capacity), "UNTIL", until, fmt.Sprint(quantity)}
 	}
 	if f.isSlots() {
-		limit, ttl := fmt.Sprint(min(quantity, 1)*f.capacity), []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
+		limit := fmt.Sprint(min(quantity, 1) * f.capacity)
+		ttl := []string{"0.05", "0.2", "10000"}[rand.IntN(3)]
 		return []string{f.key, limit, "SLOTS", ttl, fmt.Sprint("holder-", rand.IntN(5))}
 	}
 	return []string{f.key, fmt.Sprint(f.capacity), fmt.Sprint(f.count), fmt.Sprint(f.period), fmt.Sprint(quantity)}
@@ -194,8 +198,10 @@ type result string // as fmt prints it; "" for the clock
 const noAnswer result = "no answer"
 
 func resultOf(operation operation, answer *redis.Cmd) result {
-	if err := answer.Err(); err != nil && err != redis.Nil {
-		if _, isReply := err.(redis.Error); !isReply {
+	err := answer.Err()
+	if err != nil && err != redis.Nil {
+		_, isReply := err.(redis.Error)
+		if !isReply {
 			return noAnswer
 		}
 		return result(err.Error()) // ENDED is the only error of these calls
@@ -203,8 +209,10 @@ func resultOf(operation operation, answer *redis.Cmd) result {
 	if operation.setsClock() {
 		return ""
 	}
-	if reply, _ := answer.Slice(); len(reply) > 2 {
-		if rows, ofRows := reply[2].([]any); ofRows && rows[0].([]any)[5] != "0" {
+	reply, _ := answer.Slice()
+	if len(reply) > 2 {
+		rows, ofRows := reply[2].([]any)
+		if ofRows && rows[0].([]any)[5] != "0" {
 			receipts.Store(operation.words[1], rows[0].([]any)[5])
 		}
 	}
@@ -216,7 +224,8 @@ var receipts sync.Map
 
 // receiptOf returns the last word of a refund: the latest receipt of the key, or another instant.
 func receiptOf(funnel funnel) string {
-	if receipt, given := receipts.Load(funnel.key); given && rand.IntN(3) > 0 {
+	receipt, given := receipts.Load(funnel.key)
+	if given && rand.IntN(3) > 0 {
 		return receipt.(string)
 	}
 	return fmt.Sprint(servertest.Epoch.UnixNano() + rand.Int64N(int64(time.Second)))
@@ -233,7 +242,8 @@ type world struct {
 func (o operation) in(before world) (after world, expected result) {
 	get := func(key string) contract.Value {
 		index := o.indexOf(key)
-		switch value := before.values[index]; {
+		value := before.values[index]
+		switch {
 		case o.group[index].isSlots():
 			return contract.Value{Type: "zset", Scores: scoresOf(value)}
 		case value != "":
@@ -255,7 +265,8 @@ func (o operation) in(before world) (after world, expected result) {
 		}
 		return after, result(fmt.Sprint(members))
 	case o.reads():
-		if value := get(o.words[1]); value.Type != "" {
+		value := get(o.words[1])
+		if value.Type != "" {
 			return after, result(value.Text)
 		}
 		return after, result(fmt.Sprint(nil))
@@ -268,7 +279,8 @@ func (o operation) in(before world) (after world, expected result) {
 		panic(outcome.Err)
 	}
 	for _, write := range outcome.Writes {
-		index, text := o.indexOf(write.Key), write.Value.Text
+		index := o.indexOf(write.Key)
+		text := write.Value.Text
 		switch {
 		case write.Value.Type == "zset":
 			text = textOf(write.Value.Scores)
@@ -332,7 +344,8 @@ func anyOperation() operation {
 	}
 	group := groups[rand.IntN(len(groups))]
 	words := func(funnel funnel) []string {
-		switch dice := rand.IntN(100); {
+		dice := rand.IntN(100)
+		switch {
 		case dice < 20:
 			return funnel.words(2 + rand.Int64N(3))
 		case dice < 30:
@@ -364,7 +377,8 @@ func anyOperation() operation {
 	if command.Operation == "take" && rand.IntN(4) == 0 { // to take all tokens that fit
 		call[5] = fmt.Sprint(first.capacity + 1)
 	}
-	switch dice := rand.IntN(4); {
+	dice := rand.IntN(4)
+	switch {
 	case dice == 0 && command.Rows > 1:
 		call = append(call, words(second)...)
 	case first.isSlots() || first.isQuota():

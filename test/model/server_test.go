@@ -83,7 +83,8 @@ func (s *server) putString(key, text string, expiry int64) {
 
 // apply executes a command and returns the reply.
 func (s *server) apply(words []string) any {
-	if command, ours := contract.CommandOf(words[0]); ours {
+	command, ours := contract.CommandOf(words[0])
+	if ours {
 		get := func(key string) contract.Value {
 			entry, _ := s.get(key)
 			return entry.Value
@@ -98,7 +99,8 @@ func (s *server) apply(words []string) any {
 		}
 		for _, write := range outcome.Writes {
 			s.keys[write.Key] = entry{Value: write.Value}
-			switch receipts := s.receipts[write.Key]; {
+			receipts := s.receipts[write.Key]
+			switch {
 			case write.Value.Type == "":
 				delete(s.keys, write.Key)
 			case write.Value.Type == "string" && command.Operation != "refund" && !strings.HasPrefix(write.Value.Text, "used:"):
@@ -123,7 +125,7 @@ func (s *server) apply(words []string) any {
 		return "OK"
 	case words[0] == "del":
 		delete(s.keys, words[1])
-		return map[bool]int64{true: 1}[found]
+		return number(found)
 	case found && entry.Type != needed:
 		return wrongType
 	case words[0] == "zadd" || words[0] == "zrem":
@@ -160,7 +162,15 @@ func (s *server) changeSet(words []string, set entry) any {
 	if len(scores) == 0 {
 		delete(s.keys, words[1])
 	}
-	return map[bool]int64{true: 1}[changed]
+	return number(changed)
+}
+
+// number is 1 for true, and 0 for false.
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func mustParse(text string) int64 {

@@ -11,8 +11,8 @@ import (
 	"funnel/internal/servertest"
 )
 
-// settle deletes keys that expire about now by the server's clock. Whether such a key still exists
-// would depend on the speed of the test.
+// settle deletes keys that expire about now by the server's clock. Otherwise the speed of the test
+// would decide whether such a key still exists.
 func (f *fuzzer) settle() {
 	for key, entry := range f.model.keys {
 		if entry.Expiry > f.model.instant-60_000 && entry.Expiry < f.model.instant+600_000 {
@@ -34,7 +34,8 @@ func (f *fuzzer) lookAtAll() {
 	count := 0
 	for key := range f.model.keys {
 		f.touched[key] = true
-		if _, found := f.model.get(key); found {
+		_, found := f.model.get(key)
+		if found {
 			count++
 		}
 	}
@@ -45,7 +46,8 @@ func (f *fuzzer) moveClock() {
 	now := f.model.now
 	switch f.random.IntN(13) {
 	case 5: // when a key expires
-		if expiry := f.model.keys[pick(f.words, fuzzKeys)].Expiry; expiry > 0 && expiry < 9e12 {
+		expiry := f.model.keys[pick(f.words, fuzzKeys)].Expiry
+		if expiry > 0 && expiry < 9e12 {
 			now = expiry*1e6 + pick(f.words, []int64{0, 0, -1000, 1000})
 		}
 	case 0:

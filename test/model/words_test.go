@@ -143,8 +143,8 @@ func (w *words) ours() []string {
 	return call
 }
 
-// receipt makes the last word of a refund. Most often it is a receipt of that key, exact or off by
-// a few nanoseconds or by a second.
+// receipt makes the last word of a refund. Most often it is a receipt of that key, exact, or wrong
+// by a few nanoseconds or by a second.
 func (w *words) receipt(key, other string) string {
 	held := w.receipts[key]
 	if len(held) == 0 || w.chance(0.2) {
@@ -159,7 +159,8 @@ func (w *words) receipt(key, other string) string {
 // command takes several rows.
 func keysOf(call []string) (keys []string) {
 	step := len(call)
-	if command, _ := contract.CommandOf(call[0]); command.Rows > 1 {
+	command, _ := contract.CommandOf(call[0])
+	if command.Rows > 1 {
 		step = 5
 	}
 	for at := 1; at < len(call); at += step {

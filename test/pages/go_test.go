@@ -1,5 +1,6 @@
 // The Go snippets of docs/clients.md, docs/go.md and docs/recipes.md do what the pages say: they
-// wait for their turn, settle, and print what stands beside their lines.
+// wait for their turn, settle, and print what stands beside their lines. The program of docs/go.md
+// ends when it is told to.
 
 package pages_test
 
@@ -19,7 +20,7 @@ import (
 )
 
 // recipes are the marks of the snippets of docs/recipes.md.
-var recipes = []string{"shadow", "plan", "pool", "who", "proxy", "outgoing", "yield"}
+var recipes = []string{"plan", "levels", "warn", "proxy", "names", "regions", "pool", "outgoing", "yield", "shadow", "who"}
 
 func recipe(t *testing.T, name string) string { return page.Marked(t, "../../docs/recipes.md", name) }
 
@@ -32,6 +33,8 @@ func programInGo(t *testing.T) string {
 		"settle":  strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "settle"), "\n"),
 		"http": replaced(t, strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "http"), "\n"),
 			"http.ListenAndServe", "serve"),
+		"leases": strings.TrimSuffix(page.Marked(t, "../../docs/go.md", "leases"), "\n"),
+		"cors":   strings.TrimSuffix(recipe(t, "cors"), "\n"),
 	}
 	for _, name := range recipes {
 		snippets[name] = strings.TrimSuffix(recipe(t, name), "\n")
@@ -62,7 +65,9 @@ func built(t *testing.T, path string, snippets map[string]string) (program strin
 
 func TestGoSnippets(t *testing.T) {
 	t.Parallel()
-	program, module, withoutModule := programInGo(t), servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	program := programInGo(t)
+	module := servertest.StartModule(t)
+	withoutModule := servertest.Start(t, servertest.Options{})
 	turns := func(name string, server *servertest.Server) {
 		requireTurns(t, server, func() *exec.Cmd {
 			return exec.Command(program, name, server.Addr(), strings.Repeat("x", rounds))
@@ -80,9 +85,12 @@ func TestGoSnippets(t *testing.T) {
 		require.Equal(t, "200 hello\n429 too many requests: try again in 2 seconds (policy \"reply\")\nwent on\n", end.output)
 	}
 
+	end = run(t, emptied(t, module), exec.Command(program, "leases", module.Addr(), "x"))
+	require.NoError(t, end.err, end)
+
 	for _, name := range recipes {
 		want := ""
-		for _, line := range regexp.MustCompile(`Println.* // (.*)`).FindAllStringSubmatch(recipe(t, name), -1) {
+		for _, line := range regexp.MustCompile(`Print(?:ln|f)\(.* // (.*)`).FindAllStringSubmatch(recipe(t, name), -1) {
 			want += line[1] + "\n"
 		}
 		for _, server := range []*servertest.Server{module, withoutModule} {
@@ -91,4 +99,23 @@ func TestGoSnippets(t *testing.T) {
 			require.Equal(t, want+"went on\n", end.output, name)
 		}
 	}
+}
+
+// TestVersionsOfTZData: the lines of docs/go.md print the version of the machine, and that of Go.
+func TestVersionsOfTZData(t *testing.T) {
+	const ofMachine = "/usr/share/zoneinfo/tzdata.zi"
+	lines := page.Marked(t, "../../docs/go.md", "tzdata")
+	require.Contains(t, lines, ofMachine)
+	_, err := os.Stat(ofMachine)
+	if err != nil {
+		t.Skip("this machine does not say its version: ", err)
+	}
+	require.Regexp(t, `^# version \d{4}[a-z]+\nDATA=\d{4}[a-z]+\n$`, page.Shell(t, top, 0, lines))
+}
+
+// TestYieldMeasured: the command of docs/recipes.md prints the waits that the page names.
+func TestYieldMeasured(t *testing.T) {
+	output := page.Shell(t, top, 0, recipe(t, "yield, measured"))
+	require.Contains(t, output, "with Yield: users wait p50 0s")
+	require.Regexp(t, `without Yield: users wait p50 1[5-9]\.`, output)
 }

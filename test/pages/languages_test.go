@@ -5,6 +5,7 @@ package pages_test
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
+	"funnel/limiter"
 	"funnel/test/pages/page"
 )
 
@@ -42,8 +44,7 @@ var languages = []language{
 	}, {
 		"redis-py", `r.execute_command("CL.REFUND", "user:42", 15, 30, 60, 1, rows[0][5])`, "redis-py-script", "15, 30, 60",
 		"import redis; print(redis.__version__)",
-		"import redis, time\nfrom redis.retry import Retry\nfrom redis.backoff import NoBackoff\n" +
-			"r = redis.Redis(port=PORT, retry=Retry(NoBackoff(), 0))\nTEXT",
+		"IMPORTS\nTEXT", // of the page
 		"TEXT\nprint('went on')\n",
 		[]string{"/usr/bin/python3", "-c"},
 	}, {
@@ -101,14 +102,14 @@ func languageOf(t *testing.T, name string) language {
 		t.Skipf("needs %s: %v: %s", name, err, version)
 	}
 	t.Log(name, string(version))
+	imports := replaced(t, snippet(t, "redis-py-imports"), "port=6379", "port=PORT")
+	l.program = strings.Replace(l.program, "IMPORTS", imports, 1)
 	return l
 }
 
 // TestSnippets runs them with the module, and by script. TestGoSnippets has the clients in Go.
 func TestSnippets(t *testing.T) {
-	for _, option := range []string{"retry=Retry(NoBackoff(), 0)", "reconnect_attempts: 0"} {
-		require.Contains(t, clients(t), option)
-	}
+	require.Contains(t, clients(t), "reconnect_attempts: 0")
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,8 +133,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// TestWaitForASlot, as docs/commands.md has it: the work begins when another holder gives its slot
-// back, and its own is free when it fails.
+// TestWaitForASlot runs the snippet of docs/commands.md: the work begins when another holder gives
+// its slot back, and if the work fails its own slot is free again.
 func TestWaitForASlot(t *testing.T) {
 	t.Parallel()
 	l := languageOf(t, "redis-py")
@@ -161,7 +162,7 @@ func TestTries(t *testing.T) {
 	t.Parallel()
 	l := languageOf(t, "redis-py")
 	server := servertest.StartModule(t)
-	try := "import math\nuser = 'ann'\nfor _ in range(6):\n    " +
+	try := "user = 'ann'\nfor _ in range(6):\n    " +
 		strings.ReplaceAll(snippet(t, "redis-py-tries"), "\n", "\n    ") + "\n    print('tried')\n"
 	end := run(t, server.Client(t), l.at(server.Addr(), try))
 	require.Error(t, end.err, end)
@@ -169,6 +170,70 @@ func TestTries(t *testing.T) {
 	require.Regexp(t, `PermissionError: 5 tries in 15 minutes: try again in (899|900) s\n$`, end.output)
 	left := server.Client(t).PTTL(t.Context(), "login:ann").Val()
 	require.InDelta(t, 15*time.Minute, left, float64(servertest.Patience), end)
+}
+
+// TestEndOfMonth: Python's calendar agrees with package limiter's. In Asunción, 1 October 2017 began
+// at one o'clock.
+func TestEndOfMonth(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	l.program = replaced(t, l.program, "r = redis", "# r = redis") // it needs no server
+	var got, want, lines strings.Builder
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "America/Asuncion", "Pacific/Apia"} {
+		zone, err := time.LoadLocation(name)
+		require.NoError(t, err)
+		for _, at := range []string{"2017-09-30T23:00:00Z", "2017-10-01T03:59:59Z", "2017-10-01T04:00:00Z",
+			"2026-11-30T12:00:00Z", "2026-12-31T23:30:00Z", "2026-12-31T22:30:00Z",
+			"2028-02-29T12:00:00Z", "2026-03-31T23:59:59Z"} {
+			now, err := time.Parse(time.RFC3339, at)
+			require.NoError(t, err)
+			_, end := limiter.Monthly(1, zone).PeriodAt(now)
+			fmt.Fprintln(&want, name, at, end.Unix())
+			fmt.Fprintf(&lines, "print(%q, %q, end_of_month(%q, %d))\n", name, at, name, now.Unix())
+		}
+	}
+	command := l.at("127.0.0.1:1", snippet(t, "redis-py-month")+"\n"+lines.String())
+	command.Stdout, command.Stderr = &got, &got
+	require.NoError(t, command.Run(), got.String())
+	require.Equal(t, want.String(), got.String())
+}
+
+// TestMonthThatHasEnded: a program whose clock is a year behind uses the month that runs.
+func TestMonthThatHasEnded(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	client, _ := servertest.StartWithClock(t) // it is 2100
+	end := run(t, client, l.at(client.Options().Addr, snippet(t, "redis-py-month")+`
+print(month("CL.RESERVE", "u42", "Europe/Berlin", 500)[2][0][5])
+print(month("CL.CHARGE", "u42", "Europe/Berlin", 999_600)[0])
+`))
+	require.NoError(t, end.err, end)
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	_, until := limiter.Monthly(1, berlin).PeriodAt(servertest.Epoch)
+	require.Equal(t, fmt.Sprintf("b'%d'\n1\n", until.Unix()), end.output)
+	require.Equal(t, []int{2, 2}, []int{end.calls["cl.reserve"], end.calls["cl.charge"]}, "each asks once more: %v", end)
+}
+
+// TestChargeInPieces: the piece that overspends the month ends the answer, and a caller that reads
+// no further is charged for what it has read.
+func TestChargeInPieces(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	server := servertest.StartModule(t)
+	end := run(t, server.Client(t), l.at(server.Addr(), snippet(t, "redis-py-month")+"\n"+snippet(t, "redis-py-pieces")+`
+def used(user): return int(r.get(f"{{{user}}}:month").split(b":")[1])
+
+month("CL.RESERVE", "ann", "UTC", 999_700)
+print(len(list(charged("ann", "UTC", ((".", 100) for _ in range(10))))), used("ann"))
+print(len(list(charged("bob", "UTC", ((".", 100) for _ in range(5))))), used("bob"))
+answer = charged("eve", "UTC", ((".", 100) for _ in range(10)))
+for _ in range(4): next(answer)
+answer.close()
+print(used("eve"))
+`))
+	require.NoError(t, end.err, end)
+	require.Equal(t, "4 1000100\n5 500\n400\n", end.output)
 }
 
 // TestMeteredStreams ends a stream in each way. A minute lasts a year, so nothing leaks.

@@ -1,5 +1,5 @@
 // Each block of commands on the READMEs and in docs/ is run by a test, or says why not. Links lead
-// somewhere. The runbook of docs/operations.md does what it says.
+// somewhere.
 
 package pages_test
 
@@ -14,11 +14,8 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"funnel/internal/servertest"
-	"funnel/limiter"
 	"funnel/test/pages/page"
 )
 
@@ -52,7 +49,7 @@ func TestEveryBlockIsRunOrSaysWhyNot(t *testing.T) {
 		for _, block := range page.Blocks(t, filepath.Join(top, path)) {
 			kind, rest, _ := strings.Cut(block.Mark, ": ")
 			// test/command runs all transcripts of these pages.
-			shown := slices.Contains([]string{"docs/commands.md", "docs/alternatives.md", "docs/recipes.md"}, path)
+			shown := slices.Contains([]string{"docs/commands.md", "docs/errors.md", "docs/alternatives.md", "docs/recipes.md"}, path)
 			isTranscript := shown && prompt.MatchString(block.Text)
 			fine := isTranscript || kind == "grammar" || kind == "not run" && len(rest) > 10
 			for _, tests := range packages {
@@ -76,8 +73,8 @@ func testsOfPackages(t *testing.T) map[string]string {
 	return packages
 }
 
-// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. ^ names all that
-// begin so.
+// TestNamedTestsExist: each test that a page, .ci/run or a workflow names exists. A name with ^ in
+// front stands for all tests that begin with it.
 func TestNamedTestsExist(t *testing.T) {
 	tests := strings.Join(slices.Collect(maps.Values(testsOfPackages(t))), "")
 	count := 0
@@ -98,7 +95,7 @@ func TestNamedTestsExist(t *testing.T) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset)="([^"]+)"`)
 	count := 0
-	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md") {
+	for _, page := range append(pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md") {
 		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
 			target := match[1] + match[2]
 			if strings.Contains(target, "://") {
@@ -134,37 +131,4 @@ func anchors(text string) (names []string) {
 		}, match[1]))
 	}
 	return names
-}
-
-// TestRunbook: commands do what their comments say. Without the module, a Limiter needs a user who
-// may send the script.
-func TestRunbook(t *testing.T) {
-	t.Parallel()
-	page.NeedRedisCLI(t)
-	ctx, server := t.Context(), servertest.StartModule(t)
-	shell := func(name string) string {
-		return page.Shell(t, top, server.Port, page.Marked(t, top+"/docs/operations.md", name))
-	}
-	for _, c := range []struct {
-		rules  string
-		source limiter.Source // of a call after the commands were stopped
-	}{{"+@all", limiter.FromScript}, {"+@all -@scripting", ""}} {
-		servertest.Call(t, server.Client(t), "acl setuser app reset on >secret ~* "+c.rules)
-		connection := server.Client(t, func(options *redis.Options) { options.Username, options.Password = "app", "secret" })
-		l, limit := limiter.New(connection), limiter.PerHour(1).WithCapacity(5)
-		before, err := l.Allow(ctx, "user:42", limit)
-		require.NoError(t, err)
-		require.Equal(t, limiter.FromModule, before.Source)
-		require.Equal(t, "OK\n", shell("stop"))
-		after, err := l.Allow(ctx, "user:42", limit)
-		require.Equal(t, c.source, after.Source, c.rules)
-		if c.source == "" {
-			require.ErrorIs(t, err, limiter.ErrUnavailable)
-		} else {
-			require.NoError(t, err)
-			require.Equal(t, before.Remaining-1, after.Remaining)
-		}
-	}
-	require.Regexp(t, `(?s)funnel_commit:.*cmdstat_cl.reserve:.*rejected_calls=2,.*cl.reserve`, shell("look"))
-	require.Regexp(t, `(?s)cmdstat_cl.reserve:.*usec_per_call=.*latest_fork_usec:.*rdb_bgsave_in_progress:`, shell("slow"))
 }

@@ -1,5 +1,5 @@
 // The READMEs keep what they show: the first call, the first of the two commands, and the program
-// of four lines.
+// of eight lines. So does the program of docs/go.md, which ends as that page says.
 
 package pages_test
 
@@ -60,39 +60,82 @@ func TestFirstCall(t *testing.T) {
 	require.Equal(t, want, page.Shell(t, top, port, first))
 }
 
-// program is the four lines of the README in a main.go.
+// program is the lines of the README in a main.go.
 const program = `package main
 
 import (
-	"context"
 	"fmt"
+	"log"
+	"net/http"
 
 	"github.com/redis/go-redis/v9"
 
 	"funnel/limiter"
+	"funnel/limiter/httplimit"
 )
 
 func main() {
-	ctx := context.Background()
-%s
-	fmt.Println(!result.Limited(), result.Remaining, err)
-}
+%s}
 `
 
 // TestProgramOutsideOfTheRepository: the lines of the README, in a folder beside the repository,
-// make a program that asks.
+// make a program that limits an API.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
 	t.Parallel()
-	server, folder := servertest.StartModule(t), filepath.Join(t.TempDir(), "hello")
+	server := servertest.StartModule(t)
+	folder := filepath.Join(t.TempDir(), "hello")
 	repository, err := filepath.Abs(top)
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(repository, filepath.Join(filepath.Dir(folder), "funnel")))
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	lines := marked(t, "four lines")
-	require.Equal(t, 1, strings.Count(lines, "localhost:6379"))
-	lines = strings.Replace(lines, "localhost:6379", server.Addr(), 1)
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), fmt.Appendf(nil, program, lines), 0o644))
-	page.Shell(t, folder, server.Port, marked(t, "a new program"))
-	require.Equal(t, "true 14 <nil>\n", page.Shell(t, folder, server.Port, "go run . 2>/dev/null"))
-	require.Equal(t, int64(1), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
+	indented := regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(marked(t, "eight lines"), "\t$1")
+	source, address := at(t, server, fmt.Sprintf(program, indented))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o644))
+	page.Shell(t, folder, server.Port, marked(t, "a new program")+"go build -o hello .")
+
+	serve(t, filepath.Join(folder, "hello"), address)
+	_, want, _ := strings.Cut(marked(t, "the sixteenth"), "\n")
+	seconds := regexp.MustCompile(`\d+ seconds`)
+	require.Equal(t, seconds.ReplaceAllString(want, ""), seconds.ReplaceAllString(lastOfSixteen(t, server, address), ""))
+	require.Equal(t, int64(15), servertest.InfoField(t, server.Client(t), "funnel", "funnel_allowed"))
+}
+
+// TestProgramOfThePage: the program of docs/go.md limits, and ends when it is interrupted.
+func TestProgramOfThePage(t *testing.T) {
+	t.Parallel()
+	server, path := servertest.StartModule(t), filepath.Join(t.TempDir(), "main.go")
+	source, address := at(t, server, page.Marked(t, top+"/docs/go.md", "program"))
+	require.NoError(t, os.WriteFile(path, []byte(source), 0o644))
+	process := serve(t, built(t, path, nil), address)
+
+	require.Contains(t, lastOfSixteen(t, server, address), `(policy "api")`)
+	require.NoError(t, process.Signal(syscall.SIGTERM))
+	state, err := process.Wait()
+	require.NoError(t, err)
+	require.True(t, state.Success(), state)
+}
+
+// at returns a program of a page that asks the server, and the address that it listens on. A token
+// leaks in an hour, or a busy machine would get some back.
+func at(t *testing.T, server *servertest.Server, program string) (source, address string) {
+	address = "localhost:" + strconv.Itoa(servertest.FreePort(t))
+	source = replaced(t, replaced(t, program, "localhost:6379", server.Addr()), "localhost:8080", address)
+	return replaced(t, source, "PerMinute(30)", "PerHour(1)"), address
+}
+
+// serve starts a program, and waits until it listens. It ends with the test.
+func serve(t *testing.T, program, address string) *os.Process {
+	command := exec.Command(program)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Stdout, command.Stderr = t.Output(), t.Output()
+	require.NoError(t, command.Start())
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
+	servertest.AwaitListener(t, address)
+	return command.Process
+}
+
+// lastOfSixteen returns the answer to the last of 16 requests, as the README shows it.
+func lastOfSixteen(t *testing.T, server *servertest.Server, address string) string {
+	command, _, _ := strings.Cut(strings.TrimPrefix(marked(t, "the sixteenth"), "$ "), "\n")
+	return page.Shell(t, top, server.Port, replaced(t, command, "localhost:8080", address))
 }

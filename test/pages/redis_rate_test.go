@@ -34,8 +34,10 @@ func TestMovingFromRedisRate(t *testing.T) {
 // The limits leak so slowly that nothing leaks during a test.
 func TestDifferencesFromRedisRate(t *testing.T) {
 	t.Parallel()
-	rdb, ctx := servertest.StartClient(t), t.Context()
-	old, l := redis_rate.NewLimiter(rdb), limiter.New(rdb)
+	rdb := servertest.StartClient(t)
+	ctx := t.Context()
+	old := redis_rate.NewLimiter(rdb)
+	l := limiter.New(rdb)
 	oldLimit := redis_rate.Limit{Rate: 10, Burst: 10, Period: 10_000 * time.Hour}
 	limit := limiter.Per(10, 10_000*time.Hour)
 	type call func(key string, quantity int) (retryAfter time.Duration, remaining, allowed int)
@@ -93,7 +95,8 @@ func TestDifferencesFromRedisRate(t *testing.T) {
 // Neither reads the other's keys.
 func TestKeysOfRedisRate(t *testing.T) {
 	t.Parallel()
-	rdb, ctx := servertest.StartClient(t), t.Context()
+	rdb := servertest.StartClient(t)
+	ctx := t.Context()
 	old := redis_rate.NewLimiter(rdb)
 	_, err := old.Allow(ctx, "old", redis_rate.PerMinute(30))
 	require.NoError(t, err)

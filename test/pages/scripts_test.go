@@ -1,5 +1,5 @@
-// What docs/clients.md says of scripts is so: in redis-cli, of the permissions, and of scripts that
-// call the commands inside the server.
+// What docs/clients.md says about scripts holds: about redis-cli, about permissions, and about
+// scripts that call the commands inside the server.
 
 package pages_test
 
@@ -27,7 +27,8 @@ func TestScriptInRedisCLI(t *testing.T) {
 // TestScriptPermissions: the permissions on the page suffice for all that a Limiter does without
 // the module, on the page's keys and no others. Fewer suffice for a user who only peeks.
 func TestScriptPermissions(t *testing.T) {
-	ctx, server := t.Context(), servertest.Start(t, servertest.Options{})
+	ctx := t.Context()
+	server := servertest.Start(t, servertest.Options{})
 	as := func(rules string) *limiter.Limiter {
 		if !servertest.Since7(t) {
 			rules = regexp.MustCompile(` \+eval(sha)?_ro`).ReplaceAllString(rules, "")
@@ -36,7 +37,8 @@ func TestScriptPermissions(t *testing.T) {
 	}
 	rules, found := strings.CutPrefix(snippet(t, "script permissions"), "ACL SETUSER app on >secret ")
 	require.True(t, found)
-	l, limit := as(rules), limiter.PerHour(1).WithCapacity(5)
+	l := as(rules)
+	limit := limiter.PerHour(1).WithCapacity(5)
 
 	both, err := l.AllowAll(ctx, limiter.Request{Key: "user:1", Limit: limit, Quantity: 2},
 		limiter.Request{Key: "user:2", Limit: limit, Quantity: 1})
@@ -52,7 +54,10 @@ func TestScriptPermissions(t *testing.T) {
 
 	more := regexp.MustCompile("need `(.*?)`, before Redis 7.0 `(.*?)`, and slots `(.*?)`").FindStringSubmatch(clients(t))
 	require.NotNil(t, more)
-	expiry := map[bool]string{true: more[1], false: more[2]}[servertest.Since7(t)]
+	expiry := more[1]
+	if !servertest.Since7(t) {
+		expiry = more[2]
+	}
 	month := limiter.Request{Key: "user:month", Limit: limiter.Monthly(5, time.UTC), Quantity: 1}
 	l = as(rules + " " + expiry + " " + more[3])
 	var got *limiter.Acquisition

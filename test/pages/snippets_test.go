@@ -36,7 +36,7 @@ const rounds = 16
 // waits for that long, and the funnel drains in 7.5 s.
 var quick = limiter.Per(30, 15*time.Second).WithCapacity(15)
 
-// replaced puts new in the place of old, which the snippet has once.
+// replaced replaces old, which occurs once in the snippet, by new.
 func replaced(t *testing.T, text, old, new string) string {
 	require.Equal(t, 1, strings.Count(text, old), "the snippet has %q once", old)
 	return strings.Replace(text, old, new, 1)
@@ -69,8 +69,10 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 	hangs := time.AfterFunc(servertest.Patience, func() { _ = command.Process.Kill() })
 	e.err = command.Wait()
 	hangs.Stop()
-	e.took, e.left = time.Since(start), client.PTTL(t.Context(), key).Val()
-	e.calls, e.output = map[string]int{}, output.String()
+	e.took = time.Since(start)
+	e.left = client.PTTL(t.Context(), key).Val()
+	e.calls = map[string]int{}
+	e.output = output.String()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
 	require.NoError(t, err)
 	for field, values := range info["Commandstats"] {
@@ -83,16 +85,18 @@ func run(t *testing.T, client *redis.Client, command *exec.Cmd) (e end) {
 }
 
 // requireTurns requires that a process goes through all rounds with one call each, and sleeps until
-// its turn. Then another process, which would have to wait for too long, gives up with an error,
-// and leaves nothing behind. A slow process has less to wait for, or nothing.
+// its turn. Another process would then have to wait for too long: it gives up with an error, and
+// leaves nothing behind. A slow process has less to wait for, or nothing.
 func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.Cmd) {
-	ctx, client := t.Context(), emptied(t, server)
+	ctx := t.Context()
+	client := emptied(t, server)
 	end := run(t, client, command())
 	require.NoError(t, end.err, end)
 	lines := regexp.MustCompile(`(?m)^remaining: \d+\n`).ReplaceAllString(end.output, "")
 	require.Equal(t, strings.Repeat("went on\n", rounds), lines, end)
 	require.LessOrEqual(t, end.left, 7500*time.Millisecond, "it has not waited for its turn: %v", end)
-	if asked := end.calls["evalsha"] + end.calls["eval"]; asked > 0 {
+	asked := end.calls["evalsha"] + end.calls["eval"]
+	if asked > 0 {
 		require.LessOrEqual(t, asked, rounds+1, "one of them has to send the text of the script: %v", end)
 		require.LessOrEqual(t, end.calls["eval"], 1, "the text of the script is sent once: %v", end)
 		require.Equal(t, rounds, end.calls["set"], end)
@@ -114,14 +118,16 @@ func requireTurns(t *testing.T, server *servertest.Server, command func() *exec.
 // requireRefund requires that a client reserves a token and gives it back with its receipt; and,
 // when the answer is lost, that it fails, and does not send the refund again.
 func requireRefund(t *testing.T, server *servertest.Server, command func(addr string) *exec.Cmd) {
-	ctx, client := t.Context(), emptied(t, server)
+	ctx := t.Context()
+	client := emptied(t, server)
 	require.NoError(t, client.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
 	end := run(t, client, command(server.Addr()))
 	require.NoError(t, end.err, end)
 	require.Negative(t, end.left, "the token is not given back: %v", end)
 	var refunds []string
 	for _, logged := range client.SlowLogGet(ctx, -1).Val() {
-		if line := strings.Join(logged.Args, " "); strings.HasPrefix(strings.ToLower(line), "cl.refund") {
+		line := strings.Join(logged.Args, " ")
+		if strings.HasPrefix(strings.ToLower(line), "cl.refund") {
 			refunds = append(refunds, line)
 		}
 	}

@@ -1,5 +1,5 @@
-// Which files load, with which arguments, and beside which modules. A server never unloads the
-// module while clients use it, and ends cleanly with it.
+// Which files a server loads as the module, with which arguments, and beside which other modules. A
+// server never unloads the module while clients use it, and ends cleanly with it.
 
 package process_test
 
@@ -74,8 +74,8 @@ func place(t testing.TB, module, path string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// TestServerThatIsTooOld: Redis before 6.2.8 lacks a function, as every server lacks the misspelled
-// function here.
+// TestServerThatIsTooOld: Redis before 6.2.8 lacks a function that the module needs. Here, every
+// server lacks one, because the module misspells its name.
 func TestServerThatIsTooOld(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(servertest.Module(t))

@@ -24,7 +24,8 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 	folders, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", server.Pid()))
 	require.NoError(t, err)
 	for _, folder := range folders {
-		status, thread := servertest.ProcessStatus(t, strings.TrimPrefix(folder, "/proc/")), ""
+		status := servertest.ProcessStatus(t, strings.TrimPrefix(folder, "/proc/"))
+		thread := ""
 		for _, field := range strings.Fields("Name SigPnd ShdPnd SigBlk SigIgn SigCgt") {
 			require.NotEmpty(t, status[field], field)
 			thread += field + " " + status[field] + " "
@@ -39,7 +40,8 @@ func threadsOf(t testing.TB, server *servertest.Server) (threads []string) {
 // module. The Go runtime, which would add threads, handlers and masks, never starts.
 func TestProcessIsAsWithoutTheModule(t *testing.T) {
 	t.Parallel()
-	with, without := servertest.StartModule(t), servertest.Start(t, servertest.Options{})
+	with := servertest.StartModule(t)
+	without := servertest.Start(t, servertest.Options{})
 	same := func(when string) {
 		// The server starts its own threads one after the other, and they name themselves.
 		servertest.Await(t, 5*time.Millisecond, "the processes are the same "+when, func() error {
@@ -89,7 +91,8 @@ func TestMemoryOfTheProcessIsAsWithoutTheModule(t *testing.T) {
 	without := started("", "set", "key", "1700000000000000000", "px", "1000000")
 	for kind, most := range map[string]int64{"RssAnon": 200, "VmRSS": 700} { // KB
 		servertest.Await(t, 100*time.Millisecond, "the memory is as without the module", func() error {
-			if got, want := median(with, kind), median(without, kind); got > want+most {
+			got, want := median(with, kind), median(without, kind)
+			if got > want+most {
 				return fmt.Errorf("%s is %d KB with the module, and %d KB without", kind, got, want)
 			}
 			return nil

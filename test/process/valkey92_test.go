@@ -1,4 +1,4 @@
-// What Valkey 9.2 adds to the API, in front of the server at hand: testdata/valkey92.c.
+// Testdata/valkey92.c adds to any server what Valkey 9.2 adds to the API.
 
 package process_test
 
@@ -44,8 +44,8 @@ func TestOptionsOfModules(t *testing.T) {
 }
 
 // TestKeyThatTheServerHasInUse: a server that saves without a fork may not open a key for writing.
-// The whole call is an error then, and nothing is written, whichever row has the key. CL.PEEK reads
-// the key.
+// Then the whole call is an error, whichever row has the key, and nothing is written. CL.PEEK still
+// reads the key.
 func TestKeyThatTheServerHasInUse(t *testing.T) {
 	t.Parallel()
 	const inUse = "the server has the key in use, as for a save without a fork: ask again in a moment"

@@ -19,8 +19,8 @@ import (
 )
 
 // runScript runs a line in a folder with the sources that build.sh needs to begin, and returns what
-// it prints. The folder programs is all of the PATH: what scripts take for granted, and the given
-// ones. A name with "=" is a program with that script.
+// it prints. The PATH is the folder programs alone. It has what scripts take for granted, and the
+// given programs. A name with "=" is a program with that script.
 func runScript(t *testing.T, line string, programs []string, variables ...string) (output string, err error) {
 	folder := t.TempDir()
 	for _, name := range []string{"sources", "programs", "home"} {
@@ -33,7 +33,7 @@ func runScript(t *testing.T, line string, programs []string, variables ...string
 		name, script, isScript := strings.Cut(program, "=")
 		there := filepath.Join(folder, "programs", name)
 		if isScript {
-			os.Remove(there) // else it may be a link, and what it leads to would be written
+			os.Remove(there) // otherwise it may be a link, and writing would change what it leads to
 			require.NoError(t, os.WriteFile(there, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 			continue
 		}

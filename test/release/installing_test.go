@@ -1,5 +1,5 @@
 // A reader who follows docs/installing.md gets a server with the module, upgrades it and goes back,
-// with the packages and the units of Debian. Removing a package leaves nothing.
+// with Debian's packages and units. Removing a package leaves nothing behind.
 
 package release_test
 
@@ -16,14 +16,14 @@ import (
 
 const installing = top + "/docs/installing.md"
 
-// built is the folder dist that the page's first step makes of a new clone with this version, of a
-// commit and its time.
-func built(t *testing.T, version, commit, seconds string) string {
+// built is the folder dist that the page's first step makes of a copy of the sources: of a commit,
+// its time, and its tag.
+func built(t *testing.T, commit, seconds, tag string) string {
 	needMachine(t)
 	clone := page.Clone(t, top)
 	t.Setenv("FUNNEL_COMMIT", commit)
 	t.Setenv("SOURCE_DATE_EPOCH", seconds)
-	page.Shell(t, clone, 0, `sed -i 's/^\(#define FUNNEL_VERSION\) .*/\1 "`+version+`"/' module/version.h`)
+	t.Setenv("FUNNEL_TAG", tag)
 	page.Shell(t, clone, 0, page.Marked(t, installing, "install, build"))
 	return clone + "/dist"
 }
@@ -41,7 +41,7 @@ func installLines(t *testing.T, name string) string { return page.Marked(t, inst
 // TestBootedInstalling follows the page within the units of Debian's packages, for Valkey with the
 // names that the page gives: with the package, and with the file alone.
 func TestBootedInstalling(t *testing.T) {
-	dist := built(t, "1.2.3", "", "1767323045")
+	dist, version := built(t, "", "1767323045", "v"+versionOf(t)), versionOf(t)
 	for _, test := range []struct{ suite, kind, more string }{
 		// With rpm, the machine is TestBootedRPM's.
 		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"},
@@ -57,7 +57,7 @@ func TestBootedInstalling(t *testing.T) {
 			download(t, machine, dist, "dist")
 			shell("cp -p /etc/redis/redis.conf .")
 			load := installLines(t, "install, load")
-			require.Contains(t, shell(installLines(t, "install, package")), named("loads version 1.2.3 at its next start "+
+			require.Contains(t, shell(installLines(t, "install, package")), named("loads version "+version+" at its next start "+
 				"(systemctl restart redis-server), by this line in /etc/redis/redis.conf:\n"+load))
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(load))
 			require.Equal(t, "0\n16\n15\n-1\n2\n", ask(installLines(t, "install, compat")))
@@ -70,7 +70,7 @@ func TestBootedInstalling(t *testing.T) {
 			require.Error(t, err)
 			shell("cp -p redis.conf /etc/redis/redis.conf; systemctl reset-failed; systemctl restart redis-server")
 
-			shell("tar -xzf dist/funnel-1.2.3-*.tar.gz --strip-components 1")
+			shell("tar -xzf dist/funnel-" + version + "-linux-*.tar.gz --strip-components 1")
 			for range 2 { // the second time over the first
 				shell(installLines(t, "install, put"))
 			}
@@ -85,7 +85,7 @@ func TestBootedInstalling(t *testing.T) {
 			require.Contains(t, output, "failed to map segment from shared object")
 			shell(installLines(t, "install, elsewhere"))
 			require.Equal(t, "0\n15\n14\n-1\n2\n", ask(elsewhere(load)))
-			require.Contains(t, machine.shell(t, see), "funnel 1.2.3 (unknown commit) loaded")
+			require.Contains(t, machine.shell(t, see), "funnel "+version+" (unknown commit) loaded")
 		})
 	}
 }
@@ -102,8 +102,8 @@ func requireGone(t *testing.T, machine *machine, but ...string) {
 // and stays as the user wrote it.
 func TestBootedRPM(t *testing.T) {
 	machine := bootDebian(t, "trixie", "valkey-server", "rpm")
-	download(t, machine, built(t, "2.0.0-dev", "", "1767323045"), "old")
-	download(t, machine, built(t, "2.0.0", "", "1767323045"), "dist")
+	download(t, machine, built(t, "", "1767323045", ""), "old")
+	download(t, machine, built(t, "", "1767323045", "v"+versionOf(t)), "dist")
 	shell := func(lines string) string { return machine.shell(t, lines) }
 	restarted := func() string { return shell("systemctl restart valkey-server; valkey-cli info funnel") }
 	shell(`echo 'include /etc/valkey/modules/*.conf' >>/etc/valkey/valkey.conf
@@ -111,15 +111,15 @@ func TestBootedRPM(t *testing.T) {
 		printf '[Service]\nExecPaths=/usr/lib64\n' >/etc/systemd/system/valkey-server.service.d/lib64.conf
 		systemctl daemon-reload`)
 	require.Contains(t, shell("rpm -K old/*.rpm; rpm -i --nodeps old/valkey-*.rpm"),
-		"loads version 2.0.0-dev.20260102030405 at its next start (systemctl restart valkey), "+
+		"loads version "+packedVersion(t)+" at its next start (systemctl restart valkey), "+
 			"by this line in /etc/valkey/modules/funnel.conf:\n")
-	require.Contains(t, restarted(), "funnel_version:2.0.0-dev")
+	require.Contains(t, restarted(), "funnel_version:"+versionOf(t)+"-dev")
 	require.Equal(t, "640 root:valkey\n", shell("stat -c '%a %U:%G' /etc/valkey/modules/funnel.conf"))
 
 	shell(`sed -i 's/$/ compat redis-cell/' /etc/valkey/modules/funnel.conf`)
 	require.NotContains(t, shell("rpm -U --nodeps dist/valkey-*.rpm"), "does not start any more")
-	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:2.0.0-dev")
-	require.Regexp(t, `funnel_version:2.0.0(?s:.*)funnel_compat:redis-cell`, restarted())
+	require.Contains(t, shell("valkey-cli info funnel"), "funnel_version:"+versionOf(t)+"-dev")
+	require.Regexp(t, `funnel_version:`+versionOf(t)+`\s(?s:.*)funnel_compat:redis-cell`, restarted())
 
 	require.Contains(t, shell("rpm -e valkey-funnel"), "does not start any more")
 	requireGone(t, machine, "/etc/valkey/modules/funnel.conf.rpmsave")
@@ -140,7 +140,7 @@ func TestBootedUpgrading(t *testing.T) {
 	await := func(server unit, want string) {
 		servertest.Eventually(t, want, func() bool { return strings.Contains(cli(server, "info replication"), want) })
 	}
-	download(t, machine, built(t, "1.2.3-dev", "111111111111", "1767323045"), "old")
+	download(t, machine, built(t, "111111111111", "1767323045", ""), "old")
 	shell("cp -R old dist; " + installLines(t, "install, package"))
 	shell("printf '%s\n' '" + installLines(t, "install, load") + "' 'repl-diskless-sync-delay 0' >>/etc/redis/redis.conf")
 	shell(`sed -e 's/^port .*/port 6380/' -e 's/^dbfilename .*/dbfilename replica.rdb/' \
@@ -175,12 +175,12 @@ func TestBootedUpgrading(t *testing.T) {
 	await(replica, "master_link_status:up")
 
 	shell("rm -r dist")
-	download(t, machine, built(t, "1.2.3", "222222222222", "1767323046"), "dist")
+	download(t, machine, built(t, "222222222222", "1767323046", "v"+versionOf(t)), "dist")
 	said := shell(installLines(t, "install, package"))
-	require.Contains(t, said, "loads version 1.2.3 at its next start (systemctl restart redis-server)")
+	require.Contains(t, said, "loads version "+versionOf(t)+" at its next start (systemctl restart redis-server)")
 	require.NotContains(t, said, "does not start any more")
 	requireCommit("111111111111")
-	require.Contains(t, shell(installLines(t, "upgrade, see")), "funnel 1.2.3 (222222222222) loaded")
+	require.Contains(t, shell(installLines(t, "upgrade, see")), "funnel "+versionOf(t)+" (222222222222) loaded")
 	restartAndFailOver()
 	requireCommit("222222222222")
 	shell(installLines(t, "upgrade, back"))

@@ -1,8 +1,8 @@
-// Package boot runs shell lines in a Debian that systemd-nspawn has booted, with the units that its
-// packages bring. scripts/machine.sh says what that needs.
+// Shell lines run in a Debian that systemd-nspawn has booted, with the units that its packages
+// bring. scripts/machine.sh says what that needs.
 //
-// FUNNEL_BOOT=1 asks for it: the first time a machine is made out of packages, which takes a
-// minute. Without it, and where no machine can be booted, tests are skipped.
+// FUNNEL_BOOT=1 asks for it: the first time, a machine is made out of packages, which takes a
+// minute. Without the variable, and where no machine can be booted, these tests are skipped.
 package release_test
 
 import (

@@ -58,13 +58,15 @@ func TestEffectsAreReplicated(t *testing.T) {
 		calls = append(calls, [2]string{"fcall take 3 f g h", "MULTI SET f SET f SET g SET h EXEC"})
 	}
 	for _, c := range calls {
-		logged, offset := len(servertest.ReadAppendOnlyFile(t, primary)), replicationOffset(t, client)
+		logged := len(servertest.ReadAppendOnlyFile(t, primary))
+		offset := replicationOffset(t, client)
 		for line := range strings.Lines(c[0]) {
 			servertest.Call(t, client, line)
 		}
 		var got []string
 		for _, words := range servertest.WithoutTransactions(t, servertest.ReadAppendOnlyFile(t, primary)[logged:]) {
-			if words[0] = strings.ToUpper(words[0]); words[0] != "SELECT" { // it may be inside or before the transaction
+			words[0] = strings.ToUpper(words[0])
+			if words[0] != "SELECT" { // it may be inside or before the transaction
 				require.True(t, words[0] != "SET" || words[3] == "PXAT", "%q", words)
 				got = append(got, words[:min(len(words), 2)]...)
 			}

@@ -22,7 +22,7 @@ import (
 
 // A load has workers, and counts what their calls were granted. A call takes one from each of the
 // three rows of a group, two funnels and a quota, all or nothing. No funnel leaks during a test,
-// and no call fails. So each row of a group must hold as many tokens as clients were granted.
+// and no call fails. So in the end each row of a group must hold as much as clients were granted.
 type load struct {
 	mutex    sync.Mutex
 	granted  [100]int64 // tokens, by group
@@ -58,8 +58,10 @@ func (l *load) start(t testing.TB, client redis.UniversalClient) {
 
 // callBatch makes 16 calls, and reports whether all calls so far have succeeded.
 func (l *load) callBatch(client redis.UniversalClient) bool {
-	ctx, pipeline := context.Background(), client.Pipeline()
-	numbers, replies := rand.Perm(len(l.granted))[:16], make([]*redis.Cmd, 16)
+	ctx := context.Background()
+	pipeline := client.Pipeline()
+	numbers := rand.Perm(len(l.granted))[:16]
+	replies := make([]*redis.Cmd, 16)
 	for i, number := range numbers {
 		replies[i] = pipeline.Do(ctx, callOf("cl.reserve", number)...)
 	}

@@ -60,7 +60,8 @@ const operationsPage = "../../docs/operations.md"
 func TestUsersOnEveryServer(t *testing.T) {
 	t.Parallel()
 	page.NeedRedisCLI(t)
-	ctx, primary := t.Context(), servertest.Start(t, withModule(t))
+	ctx := t.Context()
+	primary := servertest.Start(t, withModule(t))
 	replica := servertest.StartReplica(t, primary, withModule(t))
 	run := func(name string) string {
 		ports := strings.NewReplacer("6379", fmt.Sprint(primary.Port), "6380", fmt.Sprint(replica.Port))

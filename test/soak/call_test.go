@@ -64,7 +64,8 @@ func (c *caller) anyCall() *call {
 	if len(keys) > 1 || keys[0] >= 2 || rand.IntN(2) == 0 {
 		return call
 	}
-	if receipt, given := c.receipts[call.rows[0][0]]; command.LastWord == "tat" && given {
+	receipt, given := c.receipts[call.rows[0][0]]
+	if command.LastWord == "tat" && given {
 		call.words = append(call.words, receipt)
 	} else if command.LastWord == "max_wait" {
 		call.words = append(call.words, []string{"0.0001", "0.05", "2"}[rand.IntN(3)])
@@ -79,7 +80,8 @@ var skews = []time.Duration{0, 0, 0, 0, 0, 300 * time.Millisecond, -300 * time.M
 // anyRow returns a row for one key: slots for key 2, a quota of 9 in two seconds for key 3, and
 // otherwise a funnel whose rate never changes.
 func (c *caller) anyRow(operation string, key int) []string {
-	name, dice := fmt.Sprint(c.number, ":", key), rand.IntN(100)
+	name := fmt.Sprint(c.number, ":", key)
+	dice := rand.IntN(100)
 	if key < 2 || operation == "peek" && dice == 0 { // a funnel under the key of slots is WRONGTYPE
 		rate := rates[(c.number+key)%len(rates)]
 		quantity := []string{"1", "1", "1", "1", "2", "3", "7", "0"}[rand.IntN(8)]
@@ -115,11 +117,13 @@ func (c *call) send(t testing.TB, wire *servertest.Wire) error {
 	for _, words := range append(commands, []string{"exec"}) {
 		buffer = servertest.AppendCommand(buffer, words...)
 	}
-	if _, err := wire.Write(buffer); err != nil {
+	_, err := wire.Write(buffer)
+	if err != nil {
 		return err
 	}
 	for range commands {
-		if reply, err := wire.Receive(); err != nil || reply != "OK" && reply != "QUEUED" {
+		reply, err := wire.Receive()
+		if err != nil || reply != "OK" && reply != "QUEUED" {
 			return fmt.Errorf("%v: %v %w", commands, reply, err)
 		}
 	}
@@ -175,7 +179,8 @@ func (c *call) check(values map[string]contract.Value) error {
 // PEXPIRETIME.
 func valueOf(reply any, expiry int64) contract.Value {
 	members, isSet := reply.([]any)
-	if text, isText := reply.(string); isText {
+	text, isText := reply.(string)
+	if isText {
 		return contract.Value{Type: "string", Text: text, Expiry: expiry}
 	} else if !isSet || len(members) == 0 {
 		return contract.Value{}

@@ -1,6 +1,6 @@
 // Calls over the nodes of a cluster: how much of what is possible they are granted, and that no
-// bound is broken, nor a bound of leases and of slots that callers wait for, while nodes fail over,
-// slots move, answers are lost and callers give up.
+// bound is broken. The bounds of leases, and of slots that callers wait for, hold, too. Meanwhile
+// nodes fail over, slots move, answers are lost and callers give up.
 
 package soak_test
 
@@ -26,8 +26,8 @@ import (
 	"funnel/limiter/lease"
 )
 
-// A demand is of callers of several tenants, each of whom asks for tokens of a key of all and of a
-// key of its tenant.
+// A demand is a load on a cluster: every call takes from a limit that all tenants share and from
+// its tenant's own.
 type demand struct {
 	name     string
 	all, own limiter.Limit
@@ -59,8 +59,8 @@ func TestNodesGrantWhatIsPossible(t *testing.T) {
 	}
 }
 
-// run has 64 callers ask at even instants, and returns how much of what is possible they are
-// granted.
+// run lets 64 callers ask, at even intervals, and returns the share that they are granted of what
+// is possible.
 func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 	const callers = 64
 	var asked, granted [tenants + 1]atomic.Int64 // tokens; the last is the greedy one's
@@ -75,7 +75,8 @@ func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 		asked[key].Add(int64(d.quantity))
 		granted[key].Add(int64(results[0].Allowed))
 	}
-	begin, lasts := time.Now(), servertest.QuickOrLong(time.Second, 10*time.Second)
+	begin := time.Now()
+	lasts := servertest.QuickOrLong(time.Second, 10*time.Second)
 	paced := func(first int, every time.Duration, tenant func(i int) int) {
 		for i := first; ; i += callers {
 			at := begin.Add(time.Duration(i) * every)
@@ -109,13 +110,14 @@ func (d *demand) run(t *testing.T, l *limiter.Limiter) float64 {
 	return float64(got) / float64(possible(d.all, could))
 }
 
-// A use is of tokens at some instant between two, or of a slot all the time between them.
+// A use is what one call was granted of a row: tokens that were used at some instant between two,
+// or a slot that was held all the time between them.
 type use struct {
 	from, until time.Duration
 	quantity    int
 }
 
-// Uses are what calls were granted of a row.
+// Uses are what all calls were granted of one row.
 type uses []use
 
 func (u uses) total() (sum int) {
@@ -173,7 +175,8 @@ type callers struct {
 	granted [6]uses // rows of three nodes, by leases, slots that callers waited for; and what the first row got back
 }
 
-// start has 72 callers ask until they are stopped. Of four Limiters, each has a line of its own.
+// start lets 72 callers ask until they are stopped. They share four Limiters, each of which has a
+// line of its own for slots.
 func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 	c.stop.Store(false)
 	t.Cleanup(c.end)       // of a test that has failed
@@ -186,7 +189,9 @@ func (c *callers) start(t *testing.T, cluster *servertest.Cluster) {
 		if i < 32 || i%10 == 2 {
 			l = limiter.New(losing{cluster.Client(t), &c.lossy}, limiter.WithTimeout(timeout), limiter.WithHook(c.refunded))
 		}
-		ask, asked, leases := c.call, l, lease.New(l, d)
+		ask := c.call
+		asked := l
+		leases := lease.New(l, d)
 		if i >= 32 {
 			ask = c.wait
 		}
@@ -205,7 +210,8 @@ func (c *callers) refunded(_ context.Context, event limiter.Event) {
 	if event.Command != "refund" || event.Key != c.keys[0] {
 		return
 	}
-	now, later := time.Since(c.began), time.Duration(0)
+	now := time.Since(c.began)
+	later := time.Duration(0)
 	if event.Err != nil {
 		later = time.Second
 	}
@@ -237,7 +243,7 @@ func (c *callers) lease(leases *lease.Leases) {
 	c.add(3, use{from, time.Since(c.began), result.Allowed})
 }
 
-// add notes what a row granted, if anything.
+// add notes what a call was granted of a row, if anything.
 func (c *callers) add(row int, granted use) {
 	if granted.quantity == 0 {
 		return
@@ -303,7 +309,8 @@ func TestBoundsOverNodes(t *testing.T) {
 	t.Parallel()
 	options := servertest.Options{Module: servertest.Module(t)}
 	cluster := servertest.StartCluster(t, 3, max(time.Second, min(5*time.Second, soakTime)), options)
-	c, direct := &callers{began: time.Now()}, cluster.Client(t)
+	c := &callers{began: time.Now()}
+	direct := cluster.Client(t)
 	for i := 0; slices.Contains(c.keys[:], ""); i++ {
 		key := fmt.Sprint("key", i)
 		c.keys[slices.Index(cluster.Primaries, cluster.Owner(cluster.Slot(t, key)))] = key
@@ -318,8 +325,10 @@ func TestBoundsOverNodes(t *testing.T) {
 
 	c.lossy.Store(true)
 	c.start(t, cluster)
-	slot, quotas := cluster.Slot(t, c.keys[0]), []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
-	rounds, pause := servertest.QuickOrLong(2, 20), 500*time.Millisecond
+	slot := cluster.Slot(t, c.keys[0])
+	quotas := []*servertest.ClusterNode{cluster.Primaries[1], cluster.Replicas[1]}
+	rounds := servertest.QuickOrLong(2, 20)
+	pause := 500 * time.Millisecond
 	if soakTime > 0 {
 		rounds, pause = 10, soakTime/10
 	}
@@ -398,7 +407,8 @@ func worstStretch(granted, givenBack uses, limit limiter.Limit) (worst float64) 
 	const backBegins, begins, ends, backEnds = 0, 1, 2, 3
 	changes := append(granted.changes(begins, ends), givenBack.changes(backBegins, backEnds)...)
 	slices.SortFunc(changes, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
-	count, least := [4]float64{}, math.Inf(1)
+	count := [4]float64{}
+	least := math.Inf(1)
 	for _, change := range changes { // in a stretch are what ended by its end, less what began before it
 		leaked := float64(change[0]-changes[0][0]) / float64(limit.Period) * float64(limit.Count)
 		if change[1] == begins {

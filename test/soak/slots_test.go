@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ import (
 // TestMain runs the tests, or a program, in a process that a test has started. A program prints
 // what it does, and runs until it is killed.
 func TestMain(m *testing.M) {
-	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine}
+	programs := map[string]func(addr string){"slots": holdSlots, "lines": waitInLine, "leavers": leaveOften}
 	if len(os.Args) == 3 && programs[os.Args[1]] != nil {
 		programs[os.Args[1]](os.Args[2])
 	}
@@ -73,7 +74,8 @@ func holdSlots(addr string) {
 func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	ctx := context.Background()
 	for piece := 0; ; piece++ {
-		name, sent := fmt.Sprint(worker, ":", piece), time.Now()
+		name := fmt.Sprint(worker, ":", piece)
+		sent := time.Now()
 		got, err := l.Acquire(ctx, slots.At("slots"))
 		for err != nil {
 			time.Sleep(10 * time.Millisecond)
@@ -86,7 +88,8 @@ func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 		case <-time.After(5*time.Millisecond + rand.N(45*time.Millisecond)):
 		case <-got.Context().Done():
 		}
-		if now := time.Now(); got.Context().Err() == nil {
+		now := time.Now()
+		if got.Context().Err() == nil {
 			fmt.Println(name, begun.UnixMicro(), now.UnixMicro(), true)
 		}
 		_ = got.Release(ctx) // goes on in the background until Redis decides
@@ -94,7 +97,7 @@ func work(l *limiter.Limiter, slots limiter.Slots, worker string) {
 	}
 }
 
-// A stretch is a time in which a holder certainly has a slot, in microseconds since 1970.
+// A stretch is a time during which a holder certainly had a slot, in microseconds since 1970.
 type stretch struct {
 	from, until int64
 	ended       bool // the holder has not crashed, nor lost its slot
@@ -104,47 +107,122 @@ type stretch struct {
 // again. Every third second it stops one for longer than the ttl. Replies are lost. In the end a
 // replica takes over.
 func TestNoMoreThanTheLimitRun(t *testing.T) {
-	ctx, options := t.Context(), servertest.Options{Module: servertest.Module(t)}
+	options := servertest.Options{Module: servertest.Module(t)}
 	primary := servertest.Start(t, options)
 	replica := servertest.StartReplica(t, primary, options)
 	client, promoted := primary.Client(t), replica.Client(t)
 	var current atomic.Pointer[servertest.Server]
 	current.Store(primary)
 	lose := func([]byte) bool { return rand.IntN(300) == 0 }
-	addr := servertest.Proxy(t, func() string { return current.Load().Addr() }, lose)
-
-	output, processes := "", [10]*exec.Cmd{}
-	for i := range processes {
-		processes[i] = start(t, "slots", addr)
-	}
+	c := startCrowd(t, servertest.Proxy(t, func() string { return current.Load().Addr() }, lose))
 	count := func(field string) int64 { return servertest.InfoField(t, client, "funnel", field) }
 	servertest.Eventually(t, "work", func() bool { return count("funnel_allowed") > 100 })
-	begin, seconds := time.Now(), servertest.QuickOrLong(3, 60)
-	lost, known := int64(0), begin.Add(twenty.TTL).UnixMilli()
-	end := begin.Add(time.Duration(seconds+1) * time.Second).UnixMicro()
+
+	begin := time.Now()
+	seconds := servertest.QuickOrLong(3, 60)
+	end := begin.Add(time.Duration(seconds+1) * time.Second)
+	c.known = begin.Add(twenty.TTL).UnixMilli()
 	for second := range seconds {
 		time.Sleep(time.Until(begin.Add(time.Duration(second+1) * time.Second)))
-		output += kill(processes[second%10])
-		processes[second%10] = start(t, "slots", addr)
-		if stopped := processes[(second+5)%10].Process; second%3 == 0 {
-			stopped.Signal(syscall.SIGSTOP)
-			time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
-		}
-		// Work takes 50 ms at most. If a slot was taken before now and is still held half a second
-		// later, its process was killed or stopped, and may not have printed it.
-		now := time.Now()
-		ends := now.Add(twenty.TTL).UnixMilli()
-		time.Sleep(time.Second / 2)
-		for _, held := range client.ZRangeByScoreWithScores(ctx, "slots", &redis.ZRangeBy{
-			Min: fmt.Sprint("(", known), Max: fmt.Sprint(ends),
-		}).Val() {
-			lost += min(int64(held.Score)*1000, end) - now.UnixMicro()
-		}
-		known = ends
+		c.disturb(t, second)
+		c.noteUnused(t, client, end)
 	}
-	time.Sleep(time.Until(time.UnixMicro(end)))
+	time.Sleep(time.Until(end))
 	asked := count("funnel_limited") + count("funnel_allowed")
 
+	own, err := holdThroughFailover(t, c.addr, promoted, func() {
+		servertest.Promote(t, client, promoted)
+		current.Store(replica)
+		primary.Kill()
+	})
+	c.kill()
+	left := promoted.PTTL(t.Context(), "slots").Val()
+	require.True(t, left != -1 && left <= twenty.TTL+time.Millisecond, "all slots are back in %v", left)
+
+	stretches := c.stretches()
+	most := mostAtOnce(changesOf(append(stretches, own)))
+	pieces, used := finished(stretches, begin.UnixMicro(), end.UnixMicro())
+	possible := 20*end.Sub(begin).Microseconds() - c.unused
+	use, calls := float64(used)/float64(possible), float64(asked)/float64(pieces)
+	t.Logf("%d pieces of work, at most %d at once; %.3f in use; %.2f calls for each", pieces, most, use, calls)
+	require.LessOrEqual(t, most, int64(20), "slots held at once")
+	require.NoError(t, err, "the replica has renewed the test's slot")
+	// The second figures are for a machine that is not busy.
+	require.GreaterOrEqual(t, use, servertest.QuickOrLong(0.5, 0.9), "share of the slots' time in use")
+	require.LessOrEqual(t, calls, servertest.QuickOrLong(20.0, 6.0), "calls for each piece of work")
+}
+
+// A crowd is ten processes that share twenty slots, and what they have printed.
+type crowd struct {
+	addr      string
+	processes [10]*exec.Cmd
+	output    string
+
+	// unused is how long slots were held by processes that had been killed or stopped, in
+	// microseconds: nobody could use them.
+	unused int64
+	known  int64 // the latest end of a slot that noteUnused has counted, in milliseconds
+}
+
+func startCrowd(t *testing.T, addr string) *crowd {
+	c := &crowd{addr: addr}
+	for i := range c.processes {
+		c.processes[i] = start(t, "slots", addr)
+	}
+	return c
+}
+
+// disturb kills a process and starts it again. Every third time it also stops another process for
+// longer than the ttl.
+func (c *crowd) disturb(t *testing.T, turn int) {
+	killed := &c.processes[turn%10]
+	c.output += kill(*killed)
+	*killed = start(t, "slots", c.addr)
+	if turn%3 == 0 {
+		stopped := c.processes[(turn+5)%10].Process
+		stopped.Signal(syscall.SIGSTOP)
+		time.AfterFunc(twenty.TTL+time.Second, func() { stopped.Signal(syscall.SIGCONT) })
+	}
+}
+
+// noteUnused adds up how long the slots that are held now remain without use. Work takes 50 ms at
+// most. If a slot was taken before now and is still held half a second later, its process was
+// killed or stopped, and may not have printed it.
+func (c *crowd) noteUnused(t *testing.T, client *redis.Client, end time.Time) {
+	now := time.Now()
+	ends := now.Add(twenty.TTL).UnixMilli()
+	time.Sleep(time.Second / 2)
+	for _, held := range client.ZRangeByScoreWithScores(t.Context(), "slots", &redis.ZRangeBy{
+		Min: fmt.Sprint("(", c.known), Max: fmt.Sprint(ends),
+	}).Val() {
+		c.unused += min(int64(held.Score)*1000, end.UnixMicro()) - now.UnixMicro()
+	}
+	c.known = ends
+}
+
+// kill kills all processes.
+func (c *crowd) kill() {
+	for _, process := range c.processes {
+		c.output += kill(process)
+	}
+}
+
+// stretches returns what the processes have printed: of each piece of work the last line, which
+// says whether it has ended.
+func (c *crowd) stretches() []stretch {
+	byName := map[string]stretch{}
+	for line := range strings.Lines(c.output) {
+		name, held := readStretch(line)
+		byName[name] = held
+	}
+	return slices.Collect(maps.Values(byName))
+}
+
+// holdThroughFailover holds a slot while failOver lets a replica take over, until the replica has
+// renewed the slot or the slot is lost. It returns when the slot was held, and an error if it was
+// lost.
+func holdThroughFailover(t *testing.T, addr string, promoted *redis.Client, failOver func()) (stretch, error) {
+	ctx := t.Context()
 	var slot *limiter.Acquisition
 	l := limiter.New(redis.NewClient(&redis.Options{Addr: addr}))
 	servertest.Eventually(t, "the test has a slot, too", func() bool {
@@ -152,48 +230,47 @@ func TestNoMoreThanTheLimitRun(t *testing.T) {
 		return !slot.Limited()
 	})
 	own := stretch{from: time.Now().UnixMicro()}
-	servertest.Promote(t, client, promoted)
-	current.Store(replica)
-	primary.Kill()
-	last := fmt.Sprintf("(%.0f", promoted.ZRevRangeWithScores(ctx, "slots", 0, 0).Val()[0].Score) // the test's
+	failOver()
+	// The test's slot ends last, because its ttl is the longest.
+	last := fmt.Sprintf("(%.0f", promoted.ZRevRangeWithScores(ctx, "slots", 0, 0).Val()[0].Score)
 	servertest.Eventually(t, "it is renewed, or lost", func() bool {
 		return promoted.ZCount(ctx, "slots", last, "inf").Val() > 0 || slot.Context().Err() != nil
 	})
 	own.until = time.Now().UnixMicro()
-	err := slot.Context().Err()
+	lost := slot.Context().Err()
 	_ = slot.Release(ctx)
-	uncertain, drained := l.Drain(ctx)
-	require.NoError(t, drained)
+	uncertain, err := l.Drain(ctx)
+	require.NoError(t, err)
 	require.Zero(t, uncertain, "it is given back")
-	for _, process := range processes {
-		output += kill(process)
-	}
-	left := promoted.PTTL(ctx, "slots").Val()
-	require.True(t, left != -1 && left <= twenty.TTL+time.Millisecond, "all slots are back in %v", left)
+	return own, lost
+}
 
-	stretches := map[string]stretch{}
-	for line := range strings.Lines(output) {
-		var name string
-		var held stretch
-		fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
-		stretches[name] = held
-	}
-	changes := [][2]int64{{own.from, 1}, {own.until, -1}}
-	var pieces, used int64
+// finished returns how many pieces of work ended between two instants, and how long they held their
+// slots within that time, in microseconds.
+func finished(stretches []stretch, begin, end int64) (pieces, used int64) {
 	for _, held := range stretches {
-		changes = append(changes, [2]int64{held.from, 1}, [2]int64{max(held.from, held.until), -1})
-		if within := min(held.until, end) - max(held.from, begin.UnixMicro()); within > 0 && held.ended {
+		within := min(held.until, end) - max(held.from, begin)
+		if within > 0 && held.ended {
 			used += within
 			pieces++
 		}
 	}
-	most := mostAtOnce(changes)
-	use, calls := float64(used)/float64(20*(end-begin.UnixMicro())-lost), float64(asked)/float64(pieces)
-	t.Logf("%d pieces of work, at most %d at once; %.3f in use; %.2f calls for each", pieces, most, use, calls)
-	require.LessOrEqual(t, most, int64(20))
-	require.NoError(t, err, "the replica has renewed the test's slot")
-	require.GreaterOrEqual(t, use, servertest.QuickOrLong(0.5, 0.9)) // 0.9 is for a machine that is not busy, as 6 is
-	require.LessOrEqual(t, calls, servertest.QuickOrLong(20.0, 6.0))
+	return pieces, used
+}
+
+// readStretch reads a line that work has printed.
+func readStretch(line string) (name string, held stretch) {
+	fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
+	return name, held
+}
+
+// changesOf returns the instants at which slots were taken, each with 1, and given back, each with
+// -1.
+func changesOf(stretches []stretch) (changes [][2]int64) {
+	for _, held := range stretches {
+		changes = append(changes, [2]int64{held.from, 1}, [2]int64{max(held.from, held.until), -1})
+	}
+	return changes
 }
 
 // mostAtOnce returns the largest number of slots that were held at one instant. A change is an
@@ -230,7 +307,8 @@ func TestLinesShareSlots(t *testing.T) {
 		processes[i] = start(t, "lines", server.Addr())
 	}
 	servertest.Eventually(t, "work", func() bool { return count("funnel_allowed") > 300 })
-	calls, from := -asked(), time.Now().UnixMicro()
+	calls := -asked()
+	from := time.Now().UnixMicro()
 	time.Sleep(servertest.QuickOrLong(3*time.Second, 20*time.Second))
 	calls, until := calls+asked(), time.Now().UnixMicro()
 
@@ -239,9 +317,7 @@ func TestLinesShareSlots(t *testing.T) {
 	for i, process := range processes {
 		var newest int64 // the latest begin of a wait that got a slot
 		for line := range strings.Lines(kill(process)) {
-			var name string
-			var held stretch
-			fmt.Sscan(line, &name, &held.from, &held.until, &held.ended)
+			_, held := readStretch(line)
 			began := held.until - ten.TTL.Microseconds()
 			switch {
 			case held.from < from || held.from >= until:

@@ -60,7 +60,8 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 		s.repeat(c.call)
 	}
 
-	began, parts := time.Now(), max(1, min(10, int(duration/(6*time.Second))))
+	began := time.Now()
+	parts := max(1, min(10, int(duration/(6*time.Second))))
 	t.Log("| minutes | calls | RSS MB | descriptors | p50 ms | p99 ms | longest ms |")
 	var memory, descriptors [2]int64 // after the second tenth
 	for part := range parts {
@@ -99,7 +100,8 @@ func TestEveryReplyFollowsTheContract(t *testing.T) {
 func (s *soak) repeat(call func() error) {
 	s.callers.Go(func() {
 		for !s.over.Load() && !s.Failed() {
-			if err := call(); err != nil {
+			err := call()
+			if err != nil {
 				s.Error(err)
 			}
 		}
@@ -124,7 +126,8 @@ func (s *soak) attach(replica, primary *servertest.Server) {
 
 // failOver swaps the roles, after a kill -9 or without.
 func (s *soak) failOver(kill bool) {
-	old, replica := s.primary.Load(), s.servers[0]
+	old := s.primary.Load()
+	replica := s.servers[0]
 	if replica == old {
 		replica = s.servers[1]
 	}
@@ -156,7 +159,8 @@ func keepBusy(path string) (stop func()) {
 		defer close(done)
 		defer os.Remove(path)
 		for block := make([]byte, 32<<20); ; {
-			if file, err := os.Create(path); err == nil {
+			file, err := os.Create(path)
+			if err == nil {
 				_, _ = file.Write(block)
 				_ = file.Sync()
 				file.Close()
@@ -176,7 +180,8 @@ func (s *soak) report(elapsed time.Duration) (memory, descriptors [2]int64) {
 	for i, server := range s.servers {
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", server.Pid()))
 		require.NoError(s, err)
-		memory[i], descriptors[i] = servertest.MemoryOf(s, server, "VmRSS"), int64(len(files))
+		memory[i] = servertest.MemoryOf(s, server, "VmRSS")
+		descriptors[i] = int64(len(files))
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -208,11 +213,13 @@ func (c *caller) call() error {
 		return err
 	}
 	took := time.Since(began)
-	if err := call.check(c.values); err != nil {
+	err = call.check(c.values)
+	if err != nil {
 		return err
 	}
 	maps.Copy(c.values, call.after)
-	if reply, ofRows := call.reply.([]any); ofRows && call.words[0] != "cl.throttle" {
+	reply, ofRows := call.reply.([]any)
+	if ofRows && call.words[0] != "cl.throttle" {
 		c.receipts[call.rows[0][0]] = reply[2].([]any)[0].([]any)[5].(string)
 	}
 	c.mutex.Lock()
@@ -227,12 +234,15 @@ func (c *caller) call() error {
 func (c *caller) send(call *call) (began time.Time, err error) {
 	c.calling.RLock()
 	defer c.calling.RUnlock()
-	if current := c.primary.Load(); current != c.server {
+	current := c.primary.Load()
+	if current != c.server {
 		if c.wire != nil {
 			c.wire.Close()
 		}
-		c.server, c.wire = current, current.Wire(c)
-		if _, err := c.wire.Do("script", "load", script); err != nil {
+		c.server = current
+		c.wire = current.Wire(c)
+		_, err := c.wire.Do("script", "load", script)
+		if err != nil {
 			return began, err
 		}
 	}

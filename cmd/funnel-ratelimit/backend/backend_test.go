@@ -1,12 +1,14 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,11 +29,14 @@ import (
 // A tested Backend has its own statistics.
 type tested struct {
 	*Backend
-	stats  stats.Manager
-	failed int
+	stats      stats.Manager
+	failed     atomic.Int64
+	notAsked   atomic.Int64
+	whenFailed func() // or nil
 }
 
-// newTested returns a Backend that asks the server at an address, by more settings.
+// newTested returns a Backend that asks the server at an address. The environment has further
+// settings.
 func newTested(t *testing.T, address string, environment ...string) *tested {
 	t.Setenv("REDIS_URL", address)
 	t.Setenv("REDIS_TIMEOUT", "5s")
@@ -42,13 +47,21 @@ func newTested(t *testing.T, address string, environment ...string) *tested {
 	store := gostats.NewStore(gostats.NewNullSink(), false)
 	b := &tested{stats: stats.NewStatManager(store, settings.Settings{})}
 	var err error
-	b.Backend, err = New(settings.NewSettings(), func() { b.failed++ })
+	b.Backend, err = New(settings.NewSettings(), Events{
+		Failed: func() {
+			b.failed.Add(1)
+			if b.whenFailed != nil {
+				b.whenFailed()
+			}
+		},
+		NotAsked: func() { b.notAsked.Add(1) },
+	})
 	require.NoError(t, err)
-	t.Cleanup(b.Close)
+	t.Cleanup(func() { b.Close(context.Background()) })
 	return b
 }
 
-// A descriptor is one of a request, and its limit.
+// A descriptor is a descriptor of a request, with its limit.
 type descriptor struct {
 	name  string // of a key without a value
 	limit string // such as "10/HOUR", with " shadow" or " quota" behind it, or empty
@@ -183,6 +196,16 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// The capacity is the exact product, rounded up.
+func TestCapacity(t *testing.T) {
+	for ratio := 1; ratio <= 100; ratio++ {
+		for _, number := range []int{0, 1, 7, 10, 50, 99, 100, 1000, 99_999, math.MaxUint32} {
+			exact := (number*ratio + 99) / 100
+			require.Equal(t, exact, capacityOf(number, float64(ratio)/100), "%d per cent of %d", ratio, number)
+		}
+	}
+}
+
 // Keys hold the limit and the kind. They have no hash tag, whatever callers send, and a bounded
 // length.
 func TestKeys(t *testing.T) {
@@ -228,8 +251,8 @@ func TestKeys(t *testing.T) {
 
 func hexOfHash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
-// What Redis does not decide is an error if it could refuse the request. Otherwise it is counted. A
-// caller who gives up is neither.
+// If Redis does not decide, that is an error if the answer could refuse the request. Otherwise it
+// is only counted. A caller who gives up is neither.
 func TestFailures(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	b := newTested(t, server.Addr(), "SOFT_BREACH_HEADER_RATIO=0.9")
@@ -242,7 +265,8 @@ func TestFailures(t *testing.T) {
 		_, err = b.decide(canceled, descriptors...)
 		require.ErrorIs(t, err, context.Canceled, descriptors)
 	}
-	require.Zero(t, b.failed)
+	require.Zero(t, b.failed.Load())
+	require.Zero(t, b.notAsked.Load())
 	server.Kill()
 	for _, descriptors := range [][]descriptor{
 		{rate}, {rate, shadow}, {rate, {"b", "10/HOUR", 1}}, {{"a", "10/HOUR", 0}},
@@ -250,15 +274,16 @@ func TestFailures(t *testing.T) {
 		_, err = b.decide(t.Context(), descriptors...)
 		require.ErrorIs(t, err, limiter.ErrUnavailable, descriptors)
 	}
-	require.Zero(t, b.failed)
+	require.Zero(t, b.failed.Load())
+	require.NotZero(t, b.notAsked.Load(), "Redis has not answered three calls, and the fourth was sent")
 	statuses, err := b.decide(t.Context(), shadow)
 	require.NoError(t, err)
 	require.Equal(t, "OK 10 0s", statuses)
-	require.Equal(t, 1, b.failed)
+	require.EqualValues(t, 1, b.failed.Load())
 	statuses, err = b.decide(t.Context(), descriptor{"no", "0/MINUTE", 1}, rate)
 	require.NoError(t, err)
 	require.Equal(t, "OVER_LIMIT 0 60s, OK 10 0s", statuses)
-	require.Equal(t, 2, b.failed)
+	require.EqualValues(t, 2, b.failed.Load())
 	_, err = b.decide(t.Context(), descriptor{"a", "10/UNKNOWN", 1})
 	require.ErrorIs(t, err, ErrWrong)
 	many := make([]descriptor, 65)
@@ -269,6 +294,72 @@ func TestFailures(t *testing.T) {
 	require.ErrorIs(t, err, ErrWrong)
 	_, err = b.decide(t.Context(), many[:64]...)
 	require.ErrorIs(t, err, limiter.ErrUnavailable)
+}
+
+// A caller who gives up is not charged, whatever the request has taken already. What Redis grants
+// and what this process grants is given back. Only the tokens of the last command may stay with the
+// lease that has sent it, for other callers.
+func TestCallersWhoGiveUp(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	giveUp := &atomic.Pointer[context.CancelFunc]{} // of the caller, when the request in shadow mode is sent
+	proxy := servertest.Proxy(t, server.Addr, func(sent []byte) bool {
+		cancel := giveUp.Load()
+		if cancel != nil && bytes.Contains(sent, []byte("d:s=:")) {
+			(*cancel)()
+		}
+		return false
+	})
+	a, c, shadow := descriptor{"a", "10/HOUR", 3}, descriptor{"c", "10/HOUR", 3}, descriptor{"s", "10/HOUR shadow", 1}
+	rdb := server.Client(t)
+	for _, lease := range []string{"0s", "1h"} {
+		for _, descriptors := range [][]descriptor{{shadow}, {a, shadow}, {a, c, shadow}} {
+			b := newTested(t, proxy, "FUNNEL_LEASE="+lease)
+			ctx, cancel := context.WithCancel(t.Context())
+			giveUp.Store(&cancel)
+			_, err := b.decide(ctx, descriptors...)
+			require.ErrorIs(t, err, context.Canceled, "%s: %v", lease, descriptors)
+			giveUp.Store(nil)
+			servertest.Eventually(t, fmt.Sprintf("that nothing is taken: %s: %v", lease, descriptors), func() bool {
+				return len(rdb.Keys(t.Context(), "d:[ac]=*").Val()) == 0
+			})
+		}
+	}
+	server.Kill()
+	b := newTested(t, server.Addr(), "FUNNEL_ON_FAILURE=local")
+	ctx, cancel := context.WithCancel(t.Context())
+	b.whenFailed = cancel // the caller gives up in the instant of the decision
+	_, err := b.decide(ctx, a)
+	require.ErrorIs(t, err, context.Canceled)
+	servertest.Eventually(t, "that nothing is taken in this process", func() bool {
+		statuses, err := b.decide(t.Context(), descriptor{"a", "10/HOUR", 0})
+		return err == nil && statuses == "OK 10 0s"
+	})
+}
+
+// What leases give back decides no descriptor, so it does not count if Redis is not asked.
+func TestFailuresWithLeases(t *testing.T) {
+	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
+	b := newTested(t, server.Addr(), "FUNNEL_ON_FAILURE=open", "FUNNEL_LEASE=1h", "REDIS_TIMEOUT=1s")
+	decide := func(descriptors ...descriptor) string {
+		statuses, err := b.decide(t.Context(), descriptors...)
+		require.NoError(t, err)
+		return statuses
+	}
+	ahead, used := descriptor{"ahead", "1000000/SECOND", 1}, descriptor{"used", "1/HOUR", 1}
+	servertest.Eventually(t, "tokens ahead", func() bool {
+		decide(ahead)
+		return strings.Contains(server.Client(t).Info(t.Context(), "commandstats").Val(), "cl.take")
+	})
+	decide(used)
+	decide(used)
+	server.Kill()
+	for b.notAsked.Load() == 0 {
+		decide(descriptor{"other", "10/HOUR", 1})
+	}
+	failed, notAsked := b.failed.Load(), b.notAsked.Load()
+	require.Contains(t, decide(ahead, used), "OVER_LIMIT", "the lease knows that it is used up")
+	require.Equal(t, failed, b.failed.Load())
+	require.Equal(t, notAsked, b.notAsked.Load())
 }
 
 // A request whose answer is lost is not repeated: it would take its tokens twice.
@@ -282,7 +373,8 @@ func TestLostAnswer(t *testing.T) {
 	require.Regexp(t, "OK 9 ", statuses)
 }
 
-// An allowed request of which a descriptor has less than that share remaining is a soft breach.
+// A request is a soft breach if it is allowed and one of its descriptors has less than that share
+// remaining.
 func TestSoftBreach(t *testing.T) {
 	status := func(remaining uint32, count uint32) *pb.RateLimitResponse_DescriptorStatus {
 		return &pb.RateLimitResponse_DescriptorStatus{LimitRemaining: remaining,

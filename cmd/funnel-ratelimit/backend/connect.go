@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -10,15 +11,18 @@ import (
 )
 
 // Connect opens the connections and makes a call to each node, so that the first request finds them
-// open: to connect may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
-// than FUNNEL_DIAL_TIMEOUT: then it logs why, and requests open the connections. It returns an
-// error if Redis refuses the user, because that does not end by itself.
-func (b *Backend) Connect() error {
+// open: connecting may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
+// than FUNNEL_DIAL_TIMEOUT. Then it logs why it failed, and requests open the connections. It
+// returns an error if Redis refuses the user, because that does not end by itself, and the cause of
+// ctx if ctx is done before.
+func (b *Backend) Connect(ctx context.Context) error {
 	within := b.options.DialTimeout
-	err := b.client.Connect(b.settings.CacheKeyPrefix+"funnel-ratelimit", within)
+	err := b.client.Connect(ctx, b.settings.CacheKeyPrefix+"funnel-ratelimit", within)
 	switch {
 	case errors.Is(err, redisclient.ErrRefused):
 		return fmt.Errorf("REDIS_AUTH, REDIS_SENTINEL_AUTH or REDIS_URL: %w", err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case err != nil:
 		logrus.Errorf("no connection to Redis within FUNNEL_DIAL_TIMEOUT, %v: the service starts without it: %v",
 			within, err)

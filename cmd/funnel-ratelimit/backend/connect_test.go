@@ -1,15 +1,17 @@
 package backend
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/servertest"
 )
 
-// Redis refuses a user who cannot log in, or may not run the commands. It does not refuse a user
-// who may use other keys only, and one that is down refuses nobody.
+// Connect fails for a user who cannot log in, or who may not run the commands. It succeeds for a
+// user who may only use other keys, and while Redis is down. It ends when its context is done.
 func TestConnect(t *testing.T) {
 	server := servertest.Start(t, servertest.Options{Module: servertest.Module(t)})
 	for _, user := range []string{
@@ -21,7 +23,7 @@ func TestConnect(t *testing.T) {
 		"": "", "app:secret": "", "scripts:secret": "",
 		"app:wrong": "WRONGPASS", "nobody:secret": "WRONGPASS", "powerless:secret": "NOPERM",
 	} {
-		err := newTested(t, server.Addr(), "REDIS_AUTH="+auth).Connect()
+		err := newTested(t, server.Addr(), "REDIS_AUTH="+auth).Connect(t.Context())
 		if refusal == "" {
 			require.NoError(t, err, auth)
 		} else {
@@ -30,5 +32,8 @@ func TestConnect(t *testing.T) {
 		}
 	}
 	server.Kill()
-	require.NoError(t, newTested(t, server.Addr(), "FUNNEL_DIAL_TIMEOUT=10ms").Connect())
+	require.NoError(t, newTested(t, server.Addr(), "FUNNEL_DIAL_TIMEOUT=10ms").Connect(t.Context()))
+	stopping, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	require.ErrorIs(t, newTested(t, server.Addr(), "FUNNEL_DIAL_TIMEOUT=1h").Connect(stopping), context.DeadlineExceeded)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/envoyproxy/ratelimit/src/config"
 )
 
-// maxEntries is how long the entries of a descriptor may be in a key. Longer entries are hashed,
-// because callers choose their values, and each key stands in the memory of Redis.
+// maxEntries is how many bytes the entries of a descriptor may take in a key. Longer entries are
+// hashed, because callers choose their values, and Redis keeps each key in memory.
 const maxEntries = 400
 
 // keyOf returns the key of a descriptor: domain:key=value,key=value:20/MINUTE, and for a quota

@@ -11,7 +11,7 @@ import (
 	"funnel/limiter"
 )
 
-// limitOf returns the funnel of a limit, or by FUNNEL_QUOTAS the quota.
+// limitOf returns the funnel for a limit, or its quota if FUNNEL_QUOTAS asks for quotas.
 func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	if b.quotas.has(limit.Unit) {
 		return b.quotas.limitOf(limit)
@@ -19,7 +19,14 @@ func (b *Backend) limitOf(limit *pb.RateLimitResponse_RateLimit) limiter.Limit {
 	period := time.Duration(utils.UnitToDivider(limit.Unit)) * time.Second
 	count := int(limit.RequestsPerUnit)
 	atMost := int(period) // one token leaks per nanosecond
-	return limiter.Per(min(count, atMost), period).WithCapacity(int(math.Ceil(float64(count) * b.options.BurstRatio)))
+	return limiter.Per(min(count, atMost), period).WithCapacity(capacityOf(count, b.options.BurstRatio))
+}
+
+// capacityOf returns a share of a number, rounded up. Ratio and product are each off by up to one
+// part in 2^53, so 100 * 0.07 is 7.000000000000001. An excess of that size is not rounded up.
+func capacityOf(number int, ratio float64) int {
+	const excess = 1e-15
+	return int(math.Ceil(float64(number) * ratio * (1 - excess)))
 }
 
 // quotas say how limits of a day, a week, a month and a year become quotas of a zone's calendar.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -29,7 +30,7 @@ type options struct {
 	SoftBreach  float64               `envconfig:"SOFT_BREACH_HEADER_RATIO"` // of the capacity; 0 for no header
 }
 
-// ignored are the beginnings of the names of the reference's settings that are not read here.
+// ignored are prefixes of the reference's settings that this service does not read.
 var ignored = []string{"EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES", "MEMCACHE_", "REDIS_PERSECOND",
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_PIPELINE_", "REDIS_POOL_",
 	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "TRACING_"}
@@ -45,8 +46,8 @@ func warn(environment []string) {
 	}
 }
 
-// longestTimeout is the longest REDIS_TIMEOUT with which a policy is of use: Envoy waits for 20 ms
-// by default, and hardly anybody lets it wait longer than this.
+// longestTimeout is the longest REDIS_TIMEOUT at which a policy can decide in time: Envoy waits for
+// 20 ms by default, and hardly anybody lets it wait longer than this.
 const longestTimeout = time.Second
 
 // read reads the options from the environment, and checks them and the reference's settings.
@@ -85,11 +86,21 @@ func (o *options) read(s settings.Settings) error {
 	return nil
 }
 
+// Events are called by a [Backend] to count what statuses do not tell.
+type Events struct {
+	// Failed is called for each descriptor that Redis does not decide, unless the request gets the
+	// error.
+	Failed func()
+
+	// NotAsked is called for each descriptor about which Redis is not even asked, because it has not
+	// answered before. Failed, or the error of the request, counts the descriptor as well.
+	NotAsked func()
+}
+
 // New returns a Backend by the reference's settings, and by options from the environment. It sends
-// nothing yet. The Backend calls failed for each descriptor that Redis does not decide, unless the
-// request gets the error.
-func New(s settings.Settings, failed func()) (*Backend, error) {
-	b := &Backend{settings: s, failed: failed}
+// nothing yet.
+func New(s settings.Settings, events Events) (*Backend, error) {
+	b := &Backend{settings: s, events: events}
 	b.counts = reference.NewBaseRateLimit(utils.NewTimeSourceImpl(), nil, 0, nil, s.NearLimitRatio, "", nil)
 	err := b.options.read(s)
 	if err != nil {
@@ -105,8 +116,14 @@ func New(s settings.Settings, failed func()) (*Backend, error) {
 	}
 	b.limiter = limiter.New(b.client.Pipeline, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
 		limiter.OnFailure(b.options.OnFailure), limiter.WithHook(func(_ context.Context, event limiter.Event) {
+			if !decides(event.Command) {
+				return
+			}
 			if event.Cause != nil && event.Err == nil {
-				failed()
+				events.Failed()
+			}
+			if errors.Is(event.Cause, limiter.ErrNotAsked) {
+				events.NotAsked()
 			}
 		}))
 	b.single = b.limiter
@@ -116,5 +133,13 @@ func New(s settings.Settings, failed func()) (*Backend, error) {
 	return b, nil
 }
 
-// Close closes all connections to Redis.
-func (b *Backend) Close() { b.client.Close() }
+// decides reports whether a command of the Limiter decides descriptors. Leases take tokens ahead,
+// and if that fails, each caller asks alone. Refunds give back what was decided before.
+func decides(command string) bool { return command != "take" && command != "refund" }
+
+// Close waits until what is under way without a caller has been answered, such as give-backs, or
+// ctx is done. Then it closes all connections to Redis.
+func (b *Backend) Close(ctx context.Context) {
+	_, _ = b.limiter.Drain(ctx)
+	b.client.Close()
+}

@@ -22,9 +22,9 @@ func (s *Service) addHeaders(response *pb.RateLimitResponse) {
 	add(s.settings.HeaderRatelimitReset, uint64(described.DurationUntilReset.GetSeconds()))
 }
 
-// fullest returns the descriptor that a client should know about: of those that refuse, the one
-// with the longest wait; otherwise the one with the least remaining. It returns nil if no
-// descriptor has a limit.
+// fullest returns the descriptor that a client should know about. If some descriptors refuse, it is
+// the refusing one with the longest wait. Otherwise it is the one with the least remaining. It is
+// nil if no descriptor has a limit.
 func fullest(statuses []*pb.RateLimitResponse_DescriptorStatus) (fullest *pb.RateLimitResponse_DescriptorStatus) {
 	for _, status := range statuses {
 		if status.CurrentLimit != nil && (fullest == nil || isFuller(status, fullest)) {

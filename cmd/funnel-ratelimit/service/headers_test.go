@@ -10,12 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// All headers describe one descriptor: of those that refuse, the one with the longest wait, and
-// otherwise the one with the least remaining. Of equal ones it is the first.
+// All headers describe one descriptor. If some refuse, it is the refusing one with the longest
+// wait, and otherwise the one with the least remaining. If several are equal, it is the first.
 func TestHeaders(t *testing.T) {
 	ok, over := pb.RateLimitResponse_OK, pb.RateLimitResponse_OVER_LIMIT
 	type statuses = []*pb.RateLimitResponse_DescriptorStatus
-	of := func(code pb.RateLimitResponse_Code, limit, remaining uint32, reset int64) *pb.RateLimitResponse_DescriptorStatus {
+	of := func(
+		code pb.RateLimitResponse_Code, limit, remaining uint32, reset int64,
+	) *pb.RateLimitResponse_DescriptorStatus {
 		return &pb.RateLimitResponse_DescriptorStatus{Code: code, LimitRemaining: remaining,
 			CurrentLimit:       &pb.RateLimitResponse_RateLimit{RequestsPerUnit: limit},
 			DurationUntilReset: &durationpb.Duration{Seconds: reset}}

@@ -34,14 +34,19 @@ import (
 // The service and the reference get the same 1,000 random configurations, and the same random
 // requests.
 //
-// No time passes, so nothing leaks and no window ends, and both can express the same until a limit
-// is reached: then a request that the reference refuses is counted there, and not here. So all
-// fields of the answers and all statistics are compared up to a request that goes over some limit,
-// and the codes of that request, too. Left out are: how long until the reset, which depends on the
-// algorithm; requests that name a counter twice, whose hits the reference counts one after the
-// other, and the service at once; hits of 0 when nothing remains, which the reference allows; and
-// limits that a request brings along for a descriptor that has another limit, too, since the
-// reference counts both together.
+// No time passes, so nothing leaks and no window ends, and both answer alike until a limit is
+// reached. A request that goes over a limit is counted by the reference, and not by the service. So
+// all fields of the answers and all statistics are compared up to the first request that goes over
+// some limit, and of that request the codes.
+//
+// Left out are:
+//
+//   - how long until the reset, which depends on the algorithm;
+//   - requests that name a counter twice, whose hits the reference counts one after the other, and
+//     the service at once;
+//   - hits of 0 when nothing remains, which the reference allows;
+//   - limits that a request brings along for a descriptor that has another limit, too, because the
+//     reference counts both together.
 func TestAnswersOfTheReference(t *testing.T) {
 	for _, setting := range []string{
 		"RESPONSE_DYNAMIC_METADATA=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "REDIS_TIMEOUT=5s",
@@ -53,7 +58,8 @@ func TestAnswersOfTheReference(t *testing.T) {
 	t.Setenv("REDIS_URL", rdb.Options().Addr)
 	seed := servertest.Seed(t)
 	random := randv2.New(randv2.NewPCG(seed, 0))
-	ours, theirs := newOurs(t), newTheirs(t, rdb.Options().Addr)
+	ours := newOurs(t)
+	theirs := newTheirs(t, rdb.Options().Addr)
 	met := map[string]int{}
 	for i := range servertest.QuickOrLong(1000, 20_000) {
 		g := &generator{Rand: random, domain: fmt.Sprint("d", i), used: map[string]uint64{}, limits: theirs.load(t, nil)}
@@ -66,7 +72,7 @@ func TestAnswersOfTheReference(t *testing.T) {
 				continue
 			}
 			state := fmt.Sprintf("configuration %s\nrequest %v\nused before %v", text, request, g.used)
-			isOver := g.count(request, met)
+			exceeds := g.count(request, met)
 			got, gotErr := ours.service.ShouldRateLimit(t.Context(), request)
 			want, wantErr := theirs.service.ShouldRateLimit(t.Context(), request)
 			if wantErr != nil {
@@ -75,8 +81,8 @@ func TestAnswersOfTheReference(t *testing.T) {
 				continue
 			}
 			require.NoError(t, gotErr, state)
-			requireAlike(t, want, got, isOver, state)
-			if isOver {
+			requireAlike(t, want, got, exceeds, state)
+			if exceeds {
 				break
 			}
 			for _, descriptor := range request.Descriptors {
@@ -94,7 +100,7 @@ func TestAnswersOfTheReference(t *testing.T) {
 
 // requireAlike compares two answers. In a request that goes over a limit, the services count
 // different things.
-func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, state string) {
+func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, exceeds bool, state string) {
 	want, got = proto.CloneOf(want), proto.CloneOf(got)
 	refusing := 0
 	for _, response := range []*pb.RateLimitResponse{want, got} {
@@ -103,7 +109,7 @@ func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, st
 			if status.DurationUntilReset != nil {
 				status.DurationUntilReset.Seconds = 1
 			}
-			if isOver && status.CurrentLimit != nil {
+			if exceeds && status.CurrentLimit != nil {
 				status.LimitRemaining = 0
 			}
 			if status.Code == pb.RateLimitResponse_OVER_LIMIT {
@@ -111,12 +117,12 @@ func requireAlike(t *testing.T, want, got *pb.RateLimitResponse, isOver bool, st
 			}
 		}
 		for _, header := range response.ResponseHeadersToAdd {
-			if header.Key == "RateLimit-Reset" || isOver && header.Key == "RateLimit-Remaining" {
+			if header.Key == "RateLimit-Reset" || exceeds && header.Key == "RateLimit-Remaining" {
 				header.Value = ""
 			}
 		}
 	}
-	if isOver && refusing != 1 { // which of several the headers describe differs
+	if exceeds && refusing != 1 { // which of several the headers describe differs
 		want.ResponseHeadersToAdd, got.ResponseHeadersToAdd = nil, nil
 	}
 	require.Truef(t, proto.Equal(want, got), "the reference: %v\nthe service:   %v\n%s", want, got, state)
@@ -158,10 +164,14 @@ func newManager() stats.Manager {
 }
 
 func newOurs(t *testing.T) *side {
-	s, ours := settings.NewSettings(), &side{manager: newManager()}
-	decider, err := backend.New(s, func() { t.Error("Redis has failed") })
+	s := settings.NewSettings()
+	ours := &side{manager: newManager()}
+	decider, err := backend.New(s, backend.Events{
+		Failed:   func() { t.Error("Redis has failed") },
+		NotAsked: func() { t.Error("Redis was not asked") },
+	})
 	require.NoError(t, err)
-	t.Cleanup(decider.Close)
+	t.Cleanup(func() { decider.Close(context.Background()) })
 	var current config.RateLimitConfig
 	ours.set = func(limits config.RateLimitConfig) { current = limits }
 	ours.service = NewService(s, func() (config.RateLimitConfig, bool, bool) { return current, false, false }, decider,
@@ -301,7 +311,7 @@ func (g *generator) request() *pb.RateLimitRequest {
 	return request
 }
 
-// A counted descriptor is one that the reference counts.
+// A counted descriptor has a limit, so the reference counts it.
 type counted struct {
 	key, mode  string
 	hits, most uint64
@@ -311,7 +321,8 @@ var keys = limiter.NewCacheKeyGenerator("")
 
 // counted returns the descriptors of a request that have limits.
 func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
-	limits, hits := limitsOf(context.Background(), g.limits, request), utils.GetHitsAddends(request)
+	limits := limitsOf(context.Background(), g.limits, request)
+	hits := utils.GetHitsAddends(request)
 	for i, limit := range limits.apply {
 		if limit == nil {
 			continue
@@ -329,16 +340,16 @@ func (g *generator) counted(request *pb.RateLimitRequest) (all []counted) {
 	return all
 }
 
-// count counts a request as the reference does, and what it is about. It reports whether it goes
-// over a limit.
-func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isOver bool) {
+// count counts a request as the reference does, and notes what the request is about. It reports
+// whether the request goes over a limit.
+func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (exceeds bool) {
 	all := g.counted(request)
 	for _, c := range all {
 		g.used[c.key] += c.hits
 		switch {
 		case g.used[c.key] > c.most:
 			met["over"+c.mode]++
-			isOver = true
+			exceeds = true
 		case c.hits == 0:
 			met["hits 0"]++
 		default:
@@ -362,5 +373,5 @@ func (g *generator) count(request *pb.RateLimitRequest, met map[string]int) (isO
 			met["limit of the request"]++
 		}
 	}
-	return isOver
+	return exceeds
 }

@@ -42,6 +42,8 @@ type Server struct {
 	grpc     *grpc.Server
 	http     *http.Server
 	debug    *http.Server
+	running  context.Context // done when Stop begins
+	cancel   context.CancelFunc
 	stopping sync.Once
 	stopped  chan struct{} // closed when Stop has ended
 }
@@ -50,8 +52,10 @@ type Server struct {
 // FORCE_START_WITHOUT_INITIAL_CONFIG is set. The manager has the statistics.
 func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (server *Server, err error) {
 	defer returnPanic(&err)
-	counts, store := &bounded{Manager: manager}, manager.GetStatsStore()
+	counts := &bounded{Manager: manager}
+	store := manager.GetStatsStore()
 	server = &Server{settings: s, backend: decider, stopped: make(chan struct{})}
+	server.running, server.cancel = context.WithCancel(context.Background())
 	server.grpc, err = newGRPC(s, store)
 	if err != nil {
 		return nil, err
@@ -62,7 +66,7 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 		return nil, err
 	}
 	checker := reference.NewHealthChecker(health.NewServer(), "ratelimit", s.HealthyWithAtLeastOneConfigLoaded)
-	// The reference's service reads limits. This package's answers by them.
+	// The reference's service reads the limits, and this package's service answers with them.
 	reader := ratelimit.NewService(nil, server.provider, counts, checker, utils.NewTimeSourceImpl(),
 		s.GlobalShadowMode, s.ForceStartWithoutInitialConfig, s.HealthyWithAtLeastOneConfigLoaded)
 	answering := NewService(s, reader.GetCurrentConfig, decider, counts.NewServiceStats())
@@ -76,8 +80,8 @@ func New(s settings.Settings, decider *backend.Backend, manager stats.Manager) (
 	return server, nil
 }
 
-// returnPanic makes a panic an error: functions of the reference panic if a setting is not valid,
-// or a file is missing.
+// returnPanic turns a panic into an error: functions of the reference panic if a setting is not
+// valid, or if a file is missing.
 func returnPanic(err *error) {
 	failure := recover()
 	if failure != nil {
@@ -152,11 +156,15 @@ func verifyName(certificates []*x509.Certificate, name string) error {
 	return certificates[0].VerifyHostname(name)
 }
 
-// Start connects to Redis as [backend.Backend.Connect] does, and then listens, so whoever asks for
-// the health finds it connected. It serves until [Server.Stop] has ended. It returns an error if
-// Redis refuses the user, or if it cannot listen.
+// Start connects to Redis as [backend.Backend.Connect] does, and only then listens, so no health
+// check succeeds before the service is connected. It serves until [Server.Stop] has ended. It
+// returns an error if Redis refuses the user, or if it cannot listen.
 func (s *Server) Start() error {
-	err := s.backend.Connect()
+	err := s.backend.Connect(s.running)
+	if s.running.Err() != nil {
+		<-s.stopped
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -190,8 +198,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// listen listens at a port that another process may listen at, as the reference does: a new process
-// can take over.
+// listen listens at a port even if another process listens there, too, as the reference does: so a
+// new process can take over from an old one.
 func listen(what, host string, port int) (net.Listener, error) {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	logrus.Warnf("listening for %s on '%s'", what, address)
@@ -202,26 +210,31 @@ func listen(what, host string, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// patience is how long calls may last after Stop. Calls for decisions end within milliseconds, and
-// only a Watch of the health goes on for as long as its caller likes.
+// patience is how long calls may last after Stop. A call for a decision ends within milliseconds,
+// but a Watch of the health goes on for as long as its caller likes.
 const patience = 5 * time.Second
 
-// Stop ends the server. Calls that are under way are finished, if they end within some seconds.
+// Stop ends the server. Calls that are under way are finished first, and what is given back for
+// callers who have given up, if they end within patience.
 func (s *Server) Stop() {
 	s.stopping.Do(func() {
 		defer close(s.stopped)
-		impatient := time.AfterFunc(patience, s.grpc.Stop)
-		defer impatient.Stop()
-		s.grpc.GracefulStop()
+		s.cancel()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		err := s.http.Shutdown(ctx)
-		if err != nil {
-			s.http.Close()
-		}
+		context.AfterFunc(ctx, s.grpc.Stop)
+		var calls sync.WaitGroup
+		calls.Go(s.grpc.GracefulStop)
+		calls.Go(func() {
+			err := s.http.Shutdown(ctx)
+			if err != nil {
+				s.http.Close()
+			}
+		})
+		calls.Wait()
 		s.debug.Close()
 		s.provider.Stop()
-		s.backend.Close()
+		s.backend.Close(ctx)
 	})
 	<-s.stopped
 }

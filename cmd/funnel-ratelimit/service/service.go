@@ -13,6 +13,7 @@ import (
 	"github.com/envoyproxy/ratelimit/src/settings"
 	"github.com/envoyproxy/ratelimit/src/stats"
 	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"funnel/cmd/funnel-ratelimit/backend"
@@ -49,8 +50,8 @@ var (
 	errNoLimits      = errors.New("no rate limit configuration loaded")
 )
 
-// ShouldRateLimit answers a request. It counts an error as the reference does, except for one of a
-// caller that has given up.
+// ShouldRateLimit answers a request. It counts errors as the reference does, except that a caller
+// that has given up is no error.
 func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	response, err := s.answer(ctx, request)
 	if logrus.IsLevelEnabled(logrus.DebugLevel) {
@@ -65,9 +66,20 @@ func (s *Service) ShouldRateLimit(ctx context.Context, request *pb.RateLimitRequ
 		s.stats.ShouldRateLimit.ServiceError.Inc()
 	default:
 		s.stats.ShouldRateLimit.RedisError.Inc()
+		return nil, undecided{err}
 	}
 	return nil, err
 }
+
+// undecided is the error of a request that Redis does not decide. Without a code of its own, gRPC
+// would give it the code of what is inside, which may be DEADLINE_EXCEEDED: but that is for callers
+// whose own deadline has passed.
+type undecided struct{ error }
+
+func (u undecided) Unwrap() error { return u.error }
+
+// GRPCStatus is what gRPC answers.
+func (u undecided) GRPCStatus() *status.Status { return status.New(codes.Unavailable, u.Error()) }
 
 // isWrong reports whether an error means that the request is wrong, and would be refused again.
 func isWrong(err error) bool {
@@ -98,14 +110,14 @@ func (s *Service) answer(ctx context.Context, request *pb.RateLimitRequest) (*pb
 	response := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK, Statuses: statuses}
 	var violations []int // of quota mode, which refuse no request
 	for i, status := range statuses {
-		isOver := status.Code == pb.RateLimitResponse_OVER_LIMIT
+		isOverLimit := status.Code == pb.RateLimitResponse_OVER_LIMIT
 		switch {
 		case limits.isUnlimited[i]:
 			status.LimitRemaining = math.MaxUint32
-		case isOver && (globalQuotaMode || limits.apply[i].QuotaMode):
+		case isOverLimit && (globalQuotaMode || limits.apply[i].QuotaMode):
 			violations = append(violations, i)
 			status.Code = pb.RateLimitResponse_OK
-		case isOver:
+		case isOverLimit:
 			response.OverallCode = pb.RateLimitResponse_OVER_LIMIT
 		}
 	}
@@ -137,23 +149,23 @@ type limits struct {
 // limitsOf returns the limits of a request. A limit that another one replaces does not apply.
 func limitsOf(ctx context.Context, current config.RateLimitConfig, request *pb.RateLimitRequest) limits {
 	l := limits{make([]*config.RateLimit, len(request.Descriptors)), make([]bool, len(request.Descriptors))}
-	var replaced []string
+	replaced := map[string]bool{}
 	for i, descriptor := range request.Descriptors {
 		limit := current.GetLimit(ctx, request.Domain, descriptor)
 		if limit == nil {
 			continue
 		}
-		replaced = append(replaced, limit.Replaces...)
+		for _, name := range limit.Replaces {
+			replaced[name] = true
+		}
 		l.isUnlimited[i] = limit.Unlimited
 		if !limit.Unlimited {
 			l.apply[i] = limit
 		}
 	}
 	for i, limit := range l.apply {
-		for _, name := range replaced {
-			if limit != nil && limit.Name == name && name != "" {
-				l.apply[i] = nil
-			}
+		if limit != nil && replaced[limit.Name] {
+			l.apply[i] = nil
 		}
 	}
 	return l

@@ -7,9 +7,9 @@ import (
 	"github.com/envoyproxy/ratelimit/src/stats"
 )
 
-// A bounded Manager keeps statistics of up to 10,000 domains and descriptors, and counts all
-// further ones together. Callers make up domains, overrides and values, and the reference never
-// removes a counter.
+// A bounded Manager keeps statistics of up to 10,000 domains and descriptors, and counts all others
+// together. Callers make up domains, overrides and values, and the reference never removes a
+// counter: without a bound, statistics of 100,000 descriptors would take over 200 MB.
 type bounded struct {
 	stats.Manager
 	known sync.Map
@@ -22,7 +22,8 @@ func (b *bounded) NewDomainStats(of string) stats.DomainStats {
 }
 
 func (b *bounded) name(of string) string {
-	if _, known := b.known.Load(of); !known && (len(of) > 1000 || b.count.Add(1) > 10_000) {
+	_, known := b.known.Load(of)
+	if !known && (len(of) > 1000 || b.count.Add(1) > 10_000) {
 		return "other"
 	}
 	b.known.Store(of, nil)

@@ -40,7 +40,8 @@ func New(registerer prometheus.Registerer, policies ...string) limiter.Hook {
 	}, []string{"policy", "command", "outcome", "source"})
 	undecided := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_errors_total",
-		Help: "Rows that Redis has not decided, by policy, even if this process did instead. Refunds count, too; callers that gave up do not.",
+		Help: "Rows that Redis has not decided, by policy, even if this process did instead. " +
+			"Refunds count, too; callers that gave up do not.",
 	}, []string{"policy"})
 	abandoned := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "funnel_gave_up_total",

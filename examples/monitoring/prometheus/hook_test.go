@@ -51,7 +51,8 @@ func TestScrapeShowsWhatWasDecided(t *testing.T) {
 	require.Equal(t, 3, ask(t, counted(limiter.WithSource(limiter.FromModule)), "login:module"))
 	require.Equal(t, 3, ask(t, counted(limiter.WithSource(limiter.FromScript)), `a\:b:script`))
 	l := counted()
-	refused, err := l.TryAcquire(ctx, limiter.Slots{Max: 1, TTL: time.Minute}.At("{login:slots}:slots"), // as a policy with slots
+	slots := limiter.Slots{Max: 1, TTL: time.Minute}.At("{login:slots}:slots") // as a policy with slots
+	refused, err := l.TryAcquire(ctx, slots,
 		limiter.Request{Key: "{login:slots}", Limit: slow, Quantity: 4})
 	require.NoError(t, err)
 	require.True(t, refused.Limited())

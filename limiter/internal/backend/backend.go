@@ -11,11 +11,13 @@ import (
 
 // A Backend decides calls. All methods may be called from any number of goroutines.
 type Backend interface {
-	// Ask decides a call, which nobody may change, not even after Ask has returned: the answer that
-	// comes later is undone. An error is an [ErrInvalid], an [ErrUnavailable], or the cause of ctx.
+	// Ask decides a call. An error is an [ErrInvalid], an [ErrUnavailable], or the cause of ctx.
+	//
+	// Nobody may change the call, not even after Ask has returned: if the answer comes later, what
+	// the call took is given back.
 	Ask(ctx context.Context, c *Call) (Reply, error)
 
-	// Reset deletes a key, whatever it holds. Its errors are as those of Ask.
+	// Reset deletes a key, whatever it holds. It returns the same errors as Ask.
 	Reset(ctx context.Context, key string) error
 }
 
@@ -30,6 +32,10 @@ var (
 	// ErrNotSent is in the error of a call that this process has not sent: no connection was free,
 	// a queue was full, the client is closed. It says nothing about Redis.
 	ErrNotSent = errors.New("limiter: the call was not sent")
+
+	// ErrNotAsked is in the error of a call that an open breaker has kept away from Redis. It is an
+	// ErrUnavailable, too.
+	ErrNotAsked = errors.New("limiter: Redis is not asked")
 
 	// ErrUnavailable is in the error of a call that Redis has not decided.
 	ErrUnavailable = errors.New("limiter: Redis has not decided")

@@ -11,9 +11,9 @@ import (
 )
 
 func TestErrorsNameTheKeys(t *testing.T) {
-	c := &backend.Call{Rows: []backend.Row{{Key: "a"}}}
+	c := &backend.Call{Rows: []backend.AskedRow{{Key: "a"}}}
 	require.EqualError(t, c.Wrap(io.EOF), `limiter: key "a": EOF`)
-	c.Rows = append(c.Rows, backend.Row{Key: "b"})
+	c.Rows = append(c.Rows, backend.AskedRow{Key: "b"})
 	require.EqualError(t, c.Wrap(io.EOF), `limiter: keys ["a" "b"]: EOF`)
 }
 

@@ -16,7 +16,7 @@ import (
 // A Call has 1 to 64 rows, which are decided together: see package call.
 type Call struct {
 	Operation call.Operation
-	Rows      []Row
+	Rows      []AskedRow
 	MaxWait   time.Duration // at least 0; for Reserve of one funnel
 	Receipt   int64         // for Refund of one funnel; or gcra.NoReceipt
 
@@ -37,8 +37,8 @@ type Call struct {
 	Failure error
 }
 
-// A Row asks for tokens of a funnel or a quota, or for a slot.
-type Row struct {
+// An AskedRow asks for tokens of a funnel or a quota, or for a slot.
+type AskedRow struct {
 	Key   string // in Redis
 	Kind  call.Kind
 	Words *Words // nil for a quota
@@ -50,11 +50,11 @@ type Row struct {
 	Holder string        // for slots
 	TTL    time.Duration // of the slot
 
-	// HeldFor is for how long the holder had the slot that it gives back, or 0 if it never got to
-	// know of it.
+	// HeldFor is how long the holder has had the slot that it gives back. It is 0 if the holder
+	// never learned that it had the slot.
 	HeldFor time.Duration
 
-	Quota Quota // checked; for a quota
+	Quota QuotaLimit // checked; for a quota
 
 	// Shard is the shard of a ring that counts what the call renews or gives back. It is nil if the
 	// call goes to the shard that has the key now, which may be another one if the shards have
@@ -62,12 +62,12 @@ type Row struct {
 	Shard any
 
 	// IsLocal says that this process, not Redis, granted what the call renews, corrects or gives
-	// back: so this process decides the row.
+	// back. This process then decides the row.
 	IsLocal bool
 }
 
-// A Quota allows Limit tokens in each period of a calendar, which may be of windows.
-type Quota struct {
+// A QuotaLimit allows Limit tokens in each period of a calendar, which may be of windows.
+type QuotaLimit struct {
 	Limit    int
 	Calendar calendar.Calendar
 	Of       any // the limit, as the caller of the Limiter wrote it: see Words
@@ -75,18 +75,18 @@ type Quota struct {
 
 // EndAt returns the end of the period that runs at an instant, in nanoseconds since the Unix epoch.
 // For a window it is the end if the window begins at that instant.
-func (q *Quota) EndAt(at time.Time) int64 {
+func (q *QuotaLimit) EndAt(at time.Time) int64 {
 	_, end := q.Calendar.Period(at)
 	return end.UnixNano()
 }
 
 // HasEnded reports whether the row is for a quota whose only period has ended at an instant.
-func (r *Row) HasEnded(at time.Time) bool {
+func (r *AskedRow) HasEnded(at time.Time) bool {
 	return r.Kind == call.Quota && r.Quota.EndAt(at) <= at.UnixNano()
 }
 
 // NeverFits reports whether the row asks for more than its funnel or its quota can ever hold.
-func (r *Row) NeverFits() bool {
+func (r *AskedRow) NeverFits() bool {
 	switch r.Kind {
 	case call.Slots:
 		return false
@@ -96,7 +96,7 @@ func (r *Row) NeverFits() bool {
 	return int64(r.Quantity) > r.Words.Rate.Capacity()
 }
 
-// Words are the second to fourth word of a row, in the form that go-redis takes. To convert a value
+// Words are the second to fourth word of a row, in the form that go-redis takes. Converting a value
 // to any allocates memory, so a Limiter keeps the words of its rates. The words of a quota change
 // with its period, and are not kept.
 type Words struct {
@@ -117,19 +117,20 @@ func (c *Call) Accounts() bool { return c.Operation == call.Charge || c.Operatio
 // tokens, and if a part is executed twice, nobody gives back the tokens of the first time.
 func (c *Call) IsRepeatable() bool {
 	changes := c.Operation == call.Refund || c.IsPart && c.Operation == call.Reserve
-	return !changes || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.Kind != call.Slots })
+	return !changes || !slices.ContainsFunc(c.Rows, func(row AskedRow) bool { return row.Kind != call.Slots })
 }
 
 // EndsSlot reports whether the call gives slots back. Such a call may be sent any number of times.
 func (c *Call) EndsSlot() bool { return c.Operation == call.Refund && c.Rows[0].Kind == call.Slots }
 
-// HasPolicy reports whether a policy decides the call if Redis fails. None decides a call that
-// renews, corrects or gives back what an earlier call took: only what counted it can do that.
+// HasPolicy reports whether a policy decides the call if Redis fails. No policy decides a call that
+// renews, corrects or gives back what an earlier call took: only the server or the process that has
+// counted the earlier call can do that.
 func (c *Call) HasPolicy() bool { return c.Operation != call.Refund && !c.Renews && !c.Settles }
 
 // MayBeUndone reports whether the call takes something that is given back if its caller has not
-// waited for the answer. Tokens that are charged have been used. A reservation for later is kept,
-// because a refund moves nobody forward who has reserved behind it.
+// waited for the answer. Charged tokens are not given back, because they have been used. Nor is a
+// reservation for later: a refund would not move forward the callers who reserved behind it.
 func (c *Call) MayBeUndone() bool {
 	takes := c.Operation == call.Reserve || c.Operation == call.Take
 	return takes && c.MaxWait == 0 && !c.Renews
@@ -156,7 +157,7 @@ func (c *Call) Undecided(now int64, ahead time.Duration) []call.Row {
 }
 
 // request returns the checked request for a quantity. Ahead is as for Undecided.
-func (q *Quota) request(quantity, now int64, ahead time.Duration) (request quota.Request) {
+func (q *QuotaLimit) request(quantity, now int64, ahead time.Duration) (request quota.Request) {
 	lasts := q.Calendar.Lasts()
 	if lasts > 0 {
 		request, _ = quota.NewWindowRequest(int64(q.Limit), int64(lasts), quantity)

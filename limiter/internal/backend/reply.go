@@ -31,7 +31,7 @@ type Reply struct {
 // A RowReply is the decision on one row.
 type RowReply struct {
 	Source     string // Module, Script, Local, Open or Closed; empty if nothing was decided
-	Shard      any    // of a ring, that has decided the row; see Row
+	Shard      any    // the shard of a ring that has decided the row; see AskedRow
 	Cause      error  // why Redis has not decided the row, even if a policy has decided instead
 	Limited    bool   // by this row alone
 	Held       bool   // the holder had a slot before the call
@@ -109,7 +109,7 @@ func NewReply(source string, rows []call.Row) Reply {
 // Ended returns the reply on a call if one of its quotas has ended at an instant and has no next
 // period. A refund to such a quota changes nothing, and is decided like any other refund.
 func (c *Call) Ended(source string, at time.Time) (reply Reply, ended bool) {
-	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, func(row Row) bool { return row.HasEnded(at) }) {
+	if c.Operation == call.Refund || !slices.ContainsFunc(c.Rows, func(row AskedRow) bool { return row.HasEnded(at) }) {
 		return Reply{}, false
 	}
 	rows := make([]call.Row, len(c.Rows))

@@ -70,8 +70,8 @@ func Once(end time.Time) Calendar { return of(rules{unit: once, end: end.Round(0
 // 100 years.
 func Windows(lasts time.Duration) Calendar { return of(rules{unit: window, lasts: lasts}) }
 
-// A window lasts at least as long as the commands accept, and so long at most that it ends before
-// the year 2262.
+// A window lasts at least a millisecond, because keys expire in milliseconds. It lasts 100 years at
+// most, so that it ends before the year 2262, where times in nanoseconds end.
 const (
 	minLasts = time.Millisecond
 	maxLasts = 100 * 365 * aDay
@@ -170,10 +170,11 @@ func (r *rules) firstDate(at time.Time) time.Time {
 	case week:
 		return date.AddDate(0, 0, -int((7+date.Weekday()-r.weekday)%7))
 	case month:
-		if first := r.inMonth(at.Year(), at.Month()); !first.After(date) {
-			return first
+		first := r.inMonth(at.Year(), at.Month())
+		if first.After(date) {
+			return r.inMonth(at.Year(), at.Month()-1)
 		}
-		return r.inMonth(at.Year(), at.Month()-1)
+		return first
 	case year:
 		return dateOf(at.Year(), time.January, 1)
 	}

@@ -2,6 +2,7 @@ package calendar
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata" // the machine may lack zones
@@ -214,4 +215,29 @@ func TestWindows(t *testing.T) {
 	require.Zero(t, Calendar{}.Lasts())
 	require.Equal(t, "in 15m0s from the first call", Windows(15*time.Minute).String())
 	require.Equal(t, "per year in UTC", Years(time.UTC).String())
+}
+
+// A program that runs while tzdata is updated, and loads the zone again, gets days as the new rules
+// say: zones of one name whose rules differ in one winter are two zones.
+func TestZonesWithOtherRules(t *testing.T) {
+	t.Parallel()
+	rules := func(extend string) *time.Location {
+		// A zone file of version 2 without transitions: its last line has the rules.
+		header := "TZif2" + strings.Repeat("\x00", 15)
+		counts := "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x04"
+		block := "\xff\xff\x8f\x80\x00\x00PST\x00"
+		zone, err := time.LoadLocationFromTZData("Test/Vancouver",
+			[]byte(header+counts+block+header+counts+block+"\n"+extend+"\n"))
+		require.NoError(t, err)
+		return zone
+	}
+	const november, march = "PST8PDT,M3.2.0,M11.1.0", "PST8PDT,M3.2.0,M10.5.0"
+	old, again, updated := Days(rules(november)), Days(rules(november)), Days(rules(march))
+	require.Equal(t, old, again, "loaded twice, it is one zone")
+	require.NotEqual(t, old, updated)
+	at := time.Date(2026, time.October, 28, 12, 0, 0, 0, time.UTC)
+	begin, _ := old.Period(at)
+	require.Equal(t, "2026-10-28T00:00:00-07:00", begin.Format(time.RFC3339))
+	begin, _ = updated.Period(at)
+	require.Equal(t, "2026-10-28T00:00:00-08:00", begin.Format(time.RFC3339), "as the zone of this calendar says")
 }

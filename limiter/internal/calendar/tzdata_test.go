@@ -37,9 +37,7 @@ func TestVersionOfTZData(t *testing.T) {
 		defer archive.Close()
 		content, err := fs.ReadFile(archive, "America/Vancouver")
 		require.NoError(t, err)
-		// Another name than the machine's zone: zones of one name count as one if their offsets at
-		// three instants are the same.
-		vancouver, err := time.LoadLocationFromTZData("America/Vancouver, Go", content)
+		vancouver, err := time.LoadLocationFromTZData("America/Vancouver", content)
 		require.NoError(t, err)
 		requireVancouver(t, vancouver, ofGo)
 	})
@@ -49,11 +47,13 @@ func TestVersionOfTZData(t *testing.T) {
 // machine has none.
 func versionOfMachine(t *testing.T) string {
 	for _, folder := range []string{os.Getenv("ZONEINFO"), "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo"} {
-		if _, err := os.Stat(filepath.Join(folder, "America/Vancouver")); folder == "" || err != nil {
+		_, err := os.Stat(filepath.Join(folder, "America/Vancouver"))
+		if folder == "" || err != nil {
 			continue
 		}
 		source := filepath.Join(folder, "tzdata.zi")
-		if _, err := os.Stat(source); err != nil {
+		_, err = os.Stat(source)
+		if err != nil {
 			t.Skipf("nothing says which version %s has: %v", folder, err)
 		}
 		return matchIn(t, source, `^# version (\S+)`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/redis"
@@ -14,12 +15,6 @@ import (
 // errTooManyLeft is the error of a call that is not sent because its caller might leave it behind.
 var errTooManyLeft = backend.Classify(backend.ErrNotSent,
 	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft))
-
-// askAside asks Redis in another goroutine, because the caller may have to leave before the answer.
-func (g *Guard) askAside(ctx context.Context, c *backend.Call) (backend.Reply, error) {
-	ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
-	return g.sendAside(ctx, c, ask)
-}
 
 // An aside is a command that another goroutine sends while the caller waits.
 type aside struct {
@@ -39,8 +34,8 @@ const (
 	callerTimedOut  // the caller has waited for the whole time-out, and has told the breaker
 )
 
-// sendAside sends a command in another goroutine, and waits for the answer, for ctx and for the
-// time-out.
+// sendAside sends a command in another goroutine, because the caller may have to leave before the
+// answer. It waits for the answer, for ctx and for the time-out, whichever comes first.
 func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
 	if g.left.Load() >= maxLeft {
@@ -65,13 +60,32 @@ func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 			return backend.Reply{Sent: true}, context.Cause(ctx)
 		}
 	case <-within.Done():
-		if g.leave(ctx, c, a, callerTimedOut) {
+		if !g.waitedInVain(c, a) && g.leave(ctx, c, a, callerTimedOut) {
 			g.breaker.failed(g.now(), g.timedOut)
 			return backend.Reply{Sent: true}, g.causeOf(ctx, backend.Unavailable(c.Wrap(g.timedOut)))
 		}
 	}
 	<-a.done // a decision that has arrived counts
 	return a.reply, g.conclude(ctx, c, g.note(within, c, a.err))
+}
+
+// letGo is how long a caller waits after the time-out for a command that may only have waited for a
+// connection: such a command ends as soon as its goroutine runs. The time is short, because a
+// command that has a connection goes on for as long as the client lets it.
+const letGo = 50 * time.Millisecond
+
+// waitedInVain reports whether a command ends with its time-out, because it has waited for a
+// connection. Without ContextTimeoutEnabled, go-redis ends no other command at its time-out.
+func (g *Guard) waitedInVain(c *backend.Call, a *aside) bool {
+	if !g.redis.AllInUse(c.Rows[0].Key) {
+		return false
+	}
+	select {
+	case <-a.done:
+		return true
+	case <-time.After(letGo):
+		return false
+	}
 }
 
 // leave reports whether the caller leaves before the answer has come.

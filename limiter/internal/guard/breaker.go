@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"funnel/limiter/internal/backend"
 )
 
 const (
@@ -39,8 +41,8 @@ func (b *breaker) admit(now time.Duration) error {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if now < b.until {
-		return fmt.Errorf("Redis is not asked, because it has not answered for %v: %w",
-			(now - b.since).Round(time.Millisecond), b.lastError)
+		return backend.Classify(backend.ErrNotAsked, fmt.Errorf("Redis is not asked, because it has not answered for %v: %w",
+			(now-b.since).Round(time.Millisecond), b.lastError))
 	}
 	b.until = now + openFor
 	return nil

@@ -84,12 +84,14 @@ type Open struct {
 // Ask allows every call, except for a quantity above the capacity.
 func (o Open) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	now := o.Wall()
-	if reply, ended := c.Ended(backend.Open, now); ended {
+	reply, ended := c.Ended(backend.Open, now)
+	if ended {
 		return reply, nil
 	}
 	rows := c.Undecided(now.UnixNano(), 0)
-	if row, err := c.Operation.Apply(rows, now.UnixNano(), int64(c.MaxWait), c.Receipt); err != nil {
-		return backend.Reply{}, backend.Invalid(c.WrapRow(row, err))
+	wrong, err := c.Operation.Apply(rows, now.UnixNano(), int64(c.MaxWait), c.Receipt)
+	if err != nil {
+		return backend.Reply{}, backend.Invalid(c.WrapRow(wrong, err))
 	}
 	return backend.NewReply(backend.Open, rows), nil
 }
@@ -99,8 +101,9 @@ type Closed struct {
 	Wall func() time.Time // tells the periods of quotas
 }
 
-// closedWait is the wait that Closed replies.
-const closedWait = int64(time.Second)
+// closedWait is the wait that Closed replies: as soon as it is over, an open breaker lets a call
+// try whether Redis is back.
+const closedWait = int64(openFor)
 
 // Ask limits a call for a second. It limits a call for good if its quantity is above the capacity,
 // or its quota has ended and has no next period.
@@ -120,7 +123,7 @@ func (o Closed) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 }
 
 // resetAfter returns the longest time that the row may take to reset.
-func resetAfter(row *backend.Row, now time.Time) int64 {
+func resetAfter(row *backend.AskedRow, now time.Time) int64 {
 	switch row.Kind {
 	case call.Slots:
 		return 0

@@ -25,6 +25,10 @@ type Redis interface {
 	// only one. It does not block.
 	Node(key string) string
 
+	// AllInUse reports whether all connections to the server that has a key are in use, as far as
+	// the client tells.
+	AllInUse(key string) bool
+
 	// KeepsDeadlines reports whether Ask and Reset return when the deadline of their context has
 	// passed.
 	KeepsDeadlines() bool
@@ -72,7 +76,8 @@ func (g *Guard) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 		return backend.Reply{}, refusal
 	}
 	if !g.isBounded(ctx) {
-		return g.askAside(ctx, c)
+		ask := func(within context.Context) (backend.Reply, error) { return g.redis.Ask(within, c) }
+		return g.sendAside(ctx, c, ask)
 	}
 	within, cancel := g.within(ctx)
 	defer cancel()
@@ -89,7 +94,7 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 	reset := func(within context.Context) (backend.Reply, error) {
 		return backend.Reply{}, g.redis.Reset(within, key)
 	}
-	c := &backend.Call{Operation: call.Refund, Rows: []backend.Row{{Key: key}}} // which is never undone
+	c := &backend.Call{Operation: call.Refund, Rows: []backend.AskedRow{{Key: key}}} // which is never undone
 	_, err := g.sendAside(ctx, c, reset)
 	return g.causeOf(ctx, err)
 }
@@ -135,7 +140,7 @@ func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 		g.breaker.answered()
 		return err
 	}
-	if errors.Is(err, backend.ErrNotSent) { // the breaker learns nothing
+	if errors.Is(err, backend.ErrNotSent) || errors.Is(err, redis.ErrClosed) { // the breaker learns nothing
 		return backend.Unavailable(c.Wrap(err))
 	}
 	deadline, has := within.Deadline()

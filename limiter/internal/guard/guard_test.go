@@ -24,6 +24,7 @@ import (
 type fakeRedis struct {
 	answer   func(ctx context.Context, c *backend.Call) (backend.Reply, error)
 	isPrompt bool
+	isFull   bool // all connections are in use
 }
 
 func (r fakeRedis) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
@@ -34,6 +35,7 @@ func (r fakeRedis) Ask(ctx context.Context, c *backend.Call) (backend.Reply, err
 
 func (fakeRedis) Reset(context.Context, string) error { return nil }
 func (fakeRedis) Node(key string) string              { return key }
+func (r fakeRedis) AllInUse(string) bool              { return r.isFull }
 func (r fakeRedis) KeepsDeadlines() bool              { return r.isPrompt }
 
 // A guarded Redis is a guard with a time-out of a second, by the clock of a bubble, and the refunds
@@ -57,7 +59,7 @@ func newGuarded(redis fakeRedis) *guarded {
 // slotCall returns a call for a slot.
 func slotCall() *backend.Call {
 	return &backend.Call{Operation: call.Reserve,
-		Rows: []backend.Row{{Key: "key", Kind: call.Slots, TTL: time.Minute, Holder: "holder"}}}
+		Rows: []backend.AskedRow{{Key: "key", Kind: call.Slots, TTL: time.Minute, Holder: "holder"}}}
 }
 
 // allowed is the reply to slotCall that gives a slot.
@@ -84,12 +86,12 @@ func TestWhoWaitsInItsOwnGoroutine(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, c.deadline)
 				defer cancel()
 			}
-			g := newGuarded(fakeRedis{func(within context.Context, _ *backend.Call) (backend.Reply, error) {
+			g := newGuarded(fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
 				cancel()
 				time.Sleep(time.Millisecond)
 				require.NoError(t, within.Err(), "%s: the command belongs to the guard", name)
 				return allowed, nil
-			}, c.isPrompt})
+			}, isPrompt: c.isPrompt})
 			_, err := g.Ask(ctx, slotCall())
 			if c.inline {
 				require.NoError(t, err, "%s: a decision that arrives counts", name)
@@ -113,10 +115,10 @@ func TestCallersWhoGiveUpGetTheirCause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Millisecond, func() { cancel(reason) })
-			g := newGuarded(fakeRedis{func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
+			g := newGuarded(fakeRedis{answer: func(ctx context.Context, _ *backend.Call) (backend.Reply, error) {
 				time.Sleep(time.Second / 2)
 				return allowed, nil
-			}, false})
+			}, isPrompt: false})
 			_, err := g.Ask(ctx, slotCall())
 			require.Equal(t, reason, err, "no failure of Redis")
 			require.False(t, g.breaker.isOpen())
@@ -153,10 +155,10 @@ func TestLateAnswers(t *testing.T) {
 		for _, by := range []string{"the time-out", "the caller"} {
 			synctest.Test(t, func(t *testing.T) {
 				const took = time.Minute
-				g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+				g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 					time.Sleep(took)
 					return c.reply, c.err
-				}, false})
+				}, isPrompt: false})
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if by == "the caller" {
@@ -186,12 +188,12 @@ func TestCallsWithoutACallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int64
 		answers := make(chan struct{})
-		g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+		g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
 			underWay.Add(1)
 			defer underWay.Add(-1)
 			<-answers
 			return allowed, nil
-		}, true})
+		}, isPrompt: true})
 		ask := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
@@ -251,4 +253,72 @@ func TestBreaker(t *testing.T) {
 			}
 		}
 	}
+}
+
+// With a client that does not end commands at the time-out, a call whose command waits for a
+// connection until then ends with it: that is no failure of Redis. A command that has a connection
+// goes on, and is one.
+func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		isFull, isSent bool
+		took           time.Duration
+		opens          bool
+	}{
+		"it waits for a connection":                   {true, false, time.Second, false},
+		"it waits for an answer":                      {true, true, time.Second + letGo, true},
+		"it waits for an answer, and others have one": {false, true, time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuarded(fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
+				<-within.Done()
+				if !c.isSent {
+					return backend.Reply{}, backend.Classify(backend.ErrNotSent, errors.New("no connection was free"))
+				}
+				time.Sleep(time.Minute)
+				return allowed, nil
+			}, isPrompt: false, isFull: c.isFull})
+			for range failuresToOpen {
+				began := time.Now()
+				_, err := g.Ask(t.Context(), slotCall())
+				require.ErrorIs(t, err, backend.ErrUnavailable, name)
+				require.Equal(t, c.isSent, !errors.Is(err, backend.ErrNotSent), "%s: %v", name, err)
+				require.Equal(t, c.took, time.Since(began), name)
+			}
+			require.Equal(t, c.opens, g.breaker.isOpen(), "%s: the breaker", name)
+			time.Sleep(time.Hour)
+			require.Equal(t, c.isSent, g.refunds.Load() > 0, "%s: slots are given back", name)
+			require.Zero(t, g.left.Load(), name)
+		})
+	}
+}
+
+// While the breaker is open, calls are not sent, but for a probe each second. Slots are renewed and
+// given back all the same.
+func TestOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		g := newGuarded(fakeRedis{func(context.Context, *backend.Call) (backend.Reply, error) {
+			sent++
+			return backend.Reply{}, errors.New("EOF")
+		}, true, false})
+		look := slotCall()
+		look.Operation = call.Peek
+		renewal, release := slotCall(), slotCall()
+		renewal.Renews, release.Operation = true, call.Refund
+		ask := func(c *backend.Call) bool {
+			before := sent
+			_, err := g.Ask(t.Context(), c)
+			require.ErrorIs(t, err, backend.ErrUnavailable)
+			return sent > before
+		}
+		for i := range failuresToOpen {
+			require.True(t, ask(look), "call %d", i)
+		}
+		require.False(t, ask(look), "the breaker is open")
+		require.True(t, ask(renewal), "a renewal")
+		require.True(t, ask(release), "a release")
+		time.Sleep(openFor)
+		require.True(t, ask(look), "the probe")
+		require.False(t, ask(look), "after the probe")
+	})
 }

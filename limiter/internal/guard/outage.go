@@ -9,6 +9,8 @@ import (
 )
 
 // quiet is the time for which Redis has to decide every call before an outage counts as over.
+// Without it, a failover in which some calls fail and others succeed, or one key of many that is
+// denied, would be logged as many outages.
 const quiet = 10 * time.Second
 
 // An outage is a time in which calls are decided without Redis. It is logged twice, when it begins

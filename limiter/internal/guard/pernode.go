@@ -9,7 +9,8 @@ import (
 	"funnel/limiter/internal/undo"
 )
 
-// maxNodes bounds the memory if nodes come and go with new addresses.
+// maxNodes bounds the memory if nodes come and go with new addresses: Redis Cluster is made for up
+// to 1,000 nodes. Beyond it, all guards are forgotten, and with them what they know of their nodes.
 const maxNodes = 1000
 
 // PerNode has a [Guard] for each node, so a node that does not answer concerns only its own calls.

@@ -18,7 +18,7 @@ type line[Key comparable, Wants any] struct {
 
 	callers []*Place[Key, Wants] // in the order of their numbers, without the caller that asks
 	asks    *Place[Key, Wants]   // the caller that asks, or nil
-	waiting int                  // the number of callers, including the one that asks
+	waiting int                  // the number of callers, including the caller that asks
 	away    int                  // the number of callers that are away
 	last    uint64               // the number of the last caller that has joined
 
@@ -43,7 +43,7 @@ type Place[Key comparable, Wants any] struct {
 type Turn struct {
 	Waited  time.Duration // since the caller joined
 	Behind  int           // the number of callers behind it in the line, without callers that are away
-	Failure error         // if not nil, an earlier caller got it, and it is the answer to this caller, too: do not ask
+	Failure error         // if not nil, the answer that an earlier caller got is also the answer to this one: do not ask
 }
 
 // Await waits for the caller's turn, or returns the cause of ctx. After its turn, the caller calls
@@ -120,9 +120,10 @@ func (p *Place[Key, Wants]) Served(full, shared bool) {
 	l.countServed(full && shared, l.waiting > 1)
 }
 
-// Limited ends the turn of a caller that stays the first, because nothing is free. Age is the time
-// since any caller of any process was served. An earlier failure is not the answer to the callers
-// behind this one.
+// Limited ends the turn of a caller because nothing is free. The caller keeps the first place, and
+// has its next turn after a pause. Age is the time since any caller of any process was served.
+//
+// A failure that came before this answer is no longer the answer to the callers behind.
 func (p *Place[Key, Wants]) Limited(age time.Duration) {
 	l := p.line
 	l.lines.mutex.Lock()
@@ -195,9 +196,9 @@ func (l *line[Key, Wants]) advance(ended *Place[Key, Wants]) {
 	}
 }
 
-// first returns the first caller in the line that is not away, or nil. A caller that is due is the
-// first as soon as it is due, even if a caller behind it that is due at the same instant comes back
-// before it.
+// first returns the first caller in the line that is not away, or nil. A caller that comes back is
+// the first as soon as it is due: a caller behind it that is due at the same instant, and wakes up
+// earlier, does not overtake it.
 func (l *line[Key, Wants]) first(now time.Duration) *Place[Key, Wants] {
 	for _, p := range l.callers {
 		if p.due <= now {

@@ -143,7 +143,8 @@ func TestAwaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// No more callers than allowed wait in a line, the one that asks and those that are away included.
+// No more callers than allowed wait in a line. The caller that asks counts, and so do callers that
+// are away.
 func TestMaxWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLines()
@@ -162,8 +163,8 @@ func TestMaxWaiting(t *testing.T) {
 	})
 }
 
-// A failure answers all callers that were in the line when it came, without asking. Those who join
-// later ask.
+// A failure answers all callers that were in the line when it came, without asking. Callers who
+// join later ask.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, failure := newLines(), errors.New("connection refused")
@@ -174,12 +175,12 @@ func TestFailures(t *testing.T) {
 		first.Leave()
 		for _, p := range []*place{second, third} {
 			turn, took := p.turn(t)
-			require.Equal(t, failure, turn.Failure)
-			require.Zero(t, took)
+			require.Equal(t, failure, turn.Failure, "caller %d of 3 was in the line", p.number)
+			require.Zero(t, took, "caller %d of 3 is answered at once", p.number)
 			p.Leave()
 		}
 		turn, _ := later.turn(t)
-		require.NoError(t, turn.Failure)
+		require.NoError(t, turn.Failure, "the fourth caller has joined after the failure")
 	})
 }
 
@@ -204,8 +205,8 @@ func TestFailuresEnd(t *testing.T) {
 	})
 }
 
-// A failure ends a pause: the callers need not wait to be told. Nor does anybody after them, if
-// something is free.
+// A failure ends a pause: callers get it at once. A caller that joins later does not pause either,
+// if something is free.
 func TestFailuresEndPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, failure := newLines(), errors.New("connection refused")
@@ -215,20 +216,20 @@ func TestFailuresEndPauses(t *testing.T) {
 		first.Failed(failure)
 		first.Leave()
 		turn, took := second.turn(t)
-		require.Equal(t, failure, turn.Failure)
-		require.Zero(t, took)
+		require.Equal(t, failure, turn.Failure, "the second was in the line when the failure came")
+		require.Zero(t, took, "the pause after the first was served ends with the failure")
 		third := l.Join("key", 9, 0)
 		second.Served(false, false) // by a policy that decides instead
 		second.Leave()
 		turn, took = third.turn(t)
-		require.NoError(t, turn.Failure)
-		require.Zero(t, took)
+		require.NoError(t, turn.Failure, "the third has joined after the failure")
+		require.Zero(t, took, "the second was served, and left something free")
 	})
 }
 
 // A caller that lacks something leaves the line until it is due, and then has its old place.
-// Meanwhile those behind it ask, unless they lack the same. Those who cannot wait so long ask, too:
-// they are to hear why they do not get it.
+// Meanwhile the callers behind it ask, unless they lack the same. Callers who lack the same, but
+// cannot wait so long, ask as well, so that they learn why they do not get it.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLines()
@@ -271,11 +272,11 @@ func TestAwayUntilTheDeadline(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, _ = second.Await(ctx) // a turn or an error: it is due at the deadline
-		require.Equal(t, time.Minute, time.Since(began))
+		require.Equal(t, time.Minute, time.Since(began), "the second can wait until the first is due, and no longer")
 	})
 }
 
-// What those behind lack is known until it is due, and not for longer.
+// A line knows what the callers behind lack until that is due, and not for longer.
 func TestLackingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLines()
@@ -285,7 +286,7 @@ func TestLackingEnds(t *testing.T) {
 		first.Leave()
 		time.Sleep(time.Minute)
 		_, took := l.Join("key", 9, 0).turn(t)
-		require.Zero(t, took)
+		require.Zero(t, took, "a minute after the first lacked something that was due within a minute")
 	})
 }
 
@@ -310,7 +311,7 @@ func TestPausesFollowTurns(t *testing.T) {
 				first.turn(t)
 				c.end(first)
 				_, took := second.turn(t)
-				require.Equal(t, c.pauses, took > 0, "%v", took)
+				require.Equal(t, c.pauses, took > 0, "the turn of the second came after %v", took)
 			})
 		})
 	}
@@ -327,6 +328,6 @@ func TestEmptyLinesDoNotPause(t *testing.T) {
 		first.Served(true, false)
 		first.Leave()
 		_, took := l.Join("key", 9, 0).turn(t)
-		require.Zero(t, took)
+		require.Zero(t, took, "the first was served, and left nothing free, and everybody has left")
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// forgetAfter is how long a line is kept at least after its last caller has left it, and half of
-// how long it is kept at most. A line that knows its pace asks less often than a new one.
+// A line is kept for one to two times forgetAfter after its last caller has left it, because a line
+// that knows its pace asks less often than a new one. A minute is much longer than the longest
+// pause, a second, in which a new line learns. It also bounds the memory: a program that makes up
+// keys keeps some 260 bytes for each key of the last two minutes.
 const forgetAfter = time.Minute
 
 // Lines have a line for each key. Wants are what a caller asks for, see [Place.Away]. All methods,

@@ -77,7 +77,7 @@ func TestLinesInUseAreKept(t *testing.T) {
 	}
 }
 
-// Whoever joins a line that others have left finds the pace that they have learned.
+// A caller that joins a line that others have left finds the pace that they have learned.
 func TestLinesRememberTheirPace(t *testing.T) {
 	for _, later := range []time.Duration{0, 59 * time.Second, 61 * time.Second} {
 		t.Run(later.String(), func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestLinesRememberTheirPace(t *testing.T) {
 				p.turn(t)
 				p.Limited(0)
 				_, took := p.turn(t)
-				requirePause(t, 200*ms, took)
+				requirePause(t, 200*ms, took, "something had come back each 200 ms")
 			})
 		})
 	}
@@ -104,11 +104,11 @@ func TestReleasesOfLinesThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLines()
 		leaveEach(l, "key", 1)
-		l.Released("key0", 8*200*ms) // as a mean moves by an eighth
+		l.Released("key0", 8*time.Second) // counts as a second, of which a mean learns an eighth
 		p := l.Join("key0", 1, 0)
 		p.turn(t)
 		p.Limited(0)
 		_, took := p.turn(t)
-		requirePause(t, 125*ms, took)
+		requirePause(t, 125*ms, took, "something had come back once, after 8 s")
 	})
 }

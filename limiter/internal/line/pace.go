@@ -71,9 +71,9 @@ func (p *pace) countServed(contended, moreWait bool) {
 	}
 }
 
-// cameBack ends a pause, because something has come back. Other processes do not know that yet: if
-// it is their turn, this process waits until they have asked. Apart is the time between two such
-// events.
+// cameBack ends a pause, because something has come back. Other processes do not know that yet. If
+// it is their turn, this process first gives them the time of a pause to ask. Apart is the time
+// between two such events.
 func (p *pace) cameBack(apart, now time.Duration) {
 	if apart > 0 {
 		learn(&p.held, apart)

@@ -3,6 +3,7 @@
 package line
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,16 +13,16 @@ import (
 )
 
 // requirePause requires a pause of least, with a jitter of up to a half. A mean is a little below
-// what it has learned.
-func requirePause(t *testing.T, least, took time.Duration) {
+// what it has learned. What says what came before the pause.
+func requirePause(t *testing.T, least, took time.Duration, what string) {
 	t.Helper()
-	require.GreaterOrEqual(t, took, least*99/100)
-	require.LessOrEqual(t, took, least*3/2)
+	require.GreaterOrEqual(t, took, least*99/100, "the pause after this: %s", what)
+	require.LessOrEqual(t, took, least*3/2, "the pause after this: %s", what)
 }
 
-// Pauses follow the longer of two means: of the time between two releases here, and of the age in
-// replies. They are no shorter than 5 ms, and no longer than a second. Whatever comes back ends
-// them.
+// Pauses follow the longer of two means: the time between two releases here, and the age in
+// replies. They are no shorter than 5 ms, and no longer than a second. They end when something
+// comes back.
 func TestPauses(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -47,7 +48,7 @@ func TestPauses(t *testing.T) {
 				for range 100 {
 					p.Limited(c.age)
 					_, took = p.turn(t)
-					requirePause(t, c.least, took)
+					requirePause(t, c.least, took, fmt.Sprintf("released each %v, age %v", c.apart, c.age))
 					seen[took] = true
 				}
 				require.Greater(t, len(seen), 50, "pauses differ, so that processes do not ask in step")
@@ -93,7 +94,7 @@ func serve(t *testing.T, l *lines, how service) time.Duration {
 	if how.moreWait {
 		defer l.Join("key", 2, 0).Leave()
 	}
-	time.Sleep(time.Minute) // what comes back has been held for long
+	time.Sleep(time.Minute) // so that all earlier pauses are over
 	l.Released("key", 0)
 	_, took := p.turn(t)
 	p.Served(how.full, how.shared)
@@ -101,9 +102,9 @@ func serve(t *testing.T, l *lines, how service) time.Duration {
 	return took
 }
 
-// After every fourth caller that was served in a row other processes go first: what comes back here
-// next waits for a pause. But only if callers of other processes may wait, nothing is free, and
-// more callers wait here.
+// After every fourth caller that was served in a row, other processes go first: when something
+// comes back the next time, the first caller here waits for a pause. It does not if other processes
+// have no callers, if something is free, or if nobody else waits here.
 func TestEveryFourthCallerYields(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -121,7 +122,7 @@ func TestEveryFourthCallerYields(t *testing.T) {
 				for served := range 12 {
 					took := serve(t, l, c.how)
 					if c.yields && served > 0 && served%4 == 0 {
-						requirePause(t, 5*ms, took)
+						requirePause(t, 5*ms, took, fmt.Sprint(served, " callers were served"))
 					} else {
 						require.Zero(t, took, "after %d callers", served)
 					}
@@ -131,12 +132,13 @@ func TestEveryFourthCallerYields(t *testing.T) {
 	}
 }
 
-// Only callers in a row count: after one that leaves something free, the count begins again.
+// Only callers in a row count. After a caller that leaves something free, the count begins again.
 func TestYieldingCountsCallersInARow(t *testing.T) {
 	servertest.Bubble(t, func(t *testing.T) {
 		l := newLines()
-		for _, full := range []bool{true, true, true, false, true, true, true, true} {
-			require.Zero(t, serve(t, l, service{full: full, shared: true, moreWait: true}))
+		for i, full := range []bool{true, true, true, false, true, true, true, true} {
+			took := serve(t, l, service{full: full, shared: true, moreWait: true})
+			require.Zero(t, took, "caller %d of three, a fourth who left something free, and four", i+1)
 		}
 		require.NotZero(t, serve(t, l, contended), "after four in a row")
 	})
@@ -153,6 +155,6 @@ func TestYieldingIsNotCut(t *testing.T) {
 		time.Sleep(ms)
 		l.Released("key", 0)
 		_, took := l.Join("key", 1, 0).turn(t)
-		requirePause(t, 5*ms, ms+took)
+		requirePause(t, 5*ms, ms+took, "four callers were served, and then two releases came")
 	})
 }

@@ -1,5 +1,5 @@
-// Several processes whose callers wait for the same slots. Each process has a line of its own, and
-// knows of the others only what the server's answers tell.
+// Several processes have callers who wait for the same slots. Each process has a line of its own,
+// and knows about the others only what the server's answers tell.
 
 package line
 
@@ -131,8 +131,8 @@ func TestProcessesShare(t *testing.T) {
 				t.Logf("slots by process %v, %.1f calls for each, held for %.0f %% of the time", s.granted,
 					float64(s.asked)/float64(total), 100*float64(s.held)/float64(during)/float64(s.slots))
 				fair := total / len(c.callers)
-				require.GreaterOrEqual(t, slices.Min(s.granted), fair*3/4, "of %v", s.granted)
-				require.LessOrEqual(t, slices.Max(s.granted), fair*4/3, "of %v", s.granted)
+				require.GreaterOrEqual(t, slices.Min(s.granted), fair*3/4, "slots by process: %v", s.granted)
+				require.LessOrEqual(t, slices.Max(s.granted), fair*4/3, "slots by process: %v", s.granted)
 				s.mutex.Unlock()
 				all.Wait()
 			})

@@ -43,7 +43,8 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 	defer r.mutex.Unlock()
 	now := r.instant() // under the lock, so that time never goes back
 	ahead := r.ahead(c, now)
-	if reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead))); ended {
+	reply, ended := c.Ended(backend.Local, time.Unix(0, now+int64(ahead)))
+	if ended {
 		return reply, nil
 	}
 	rows := c.Undecided(now, ahead)
@@ -53,10 +54,11 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 		}
 		r.read(&c.Rows[i], &rows[i], now, ahead)
 	}
-	if row, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt); err != nil {
-		return backend.Reply{}, backend.Invalid(c.WrapRow(row, err))
+	wrong, err := c.Operation.Apply(rows, now, int64(c.MaxWait), c.Receipt)
+	if err != nil {
+		return backend.Reply{}, backend.Invalid(c.WrapRow(wrong, err))
 	}
-	reply := backend.NewReply(backend.Local, rows)
+	reply = backend.NewReply(backend.Local, rows)
 	for i := range rows {
 		if rows[i].Changes() {
 			r.write(&c.Rows[i], &rows[i], now, ahead)
@@ -70,7 +72,7 @@ func (r *Rows) Ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 var errOtherKind = errors.New("the key holds a row of another kind: a key is for a funnel, a quota or slots")
 
 // holdsAnotherKind reports whether the key of a row holds state of another kind that is not over.
-func (r *Rows) holdsAnotherKind(asked *backend.Row, now int64) bool {
+func (r *Rows) holdsAnotherKind(asked *backend.AskedRow, now int64) bool {
 	key := asked.Key
 	return asked.Kind != call.Funnel && r.funnels.Get(key) > now ||
 		asked.Kind != call.Slots && r.slots.Get(key).last() > now/1e6 ||
@@ -89,7 +91,7 @@ func receiptOf(c *backend.Call, row *call.Row, ahead time.Duration) int64 {
 }
 
 // read fills in the state of a row.
-func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
+func (r *Rows) read(asked *backend.AskedRow, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
 		row.Quota.State = later(r.quotas.Get(asked.Key), -ahead)
@@ -101,7 +103,7 @@ func (r *Rows) read(asked *backend.Row, row *call.Row, now int64, ahead time.Dur
 }
 
 // write keeps the state of a row.
-func (r *Rows) write(asked *backend.Row, row *call.Row, now int64, ahead time.Duration) {
+func (r *Rows) write(asked *backend.AskedRow, row *call.Row, now int64, ahead time.Duration) {
 	switch row.Kind {
 	case call.Quota:
 		state, wall := later(row.Quota.NewState, ahead), (now+int64(ahead))/1e6
@@ -128,7 +130,7 @@ func keep[State any](rows *idle.Map[string, State], key string, state State, isO
 
 // writeSlots keeps the end of a holder's slot, in milliseconds since the Unix epoch. 0 ends the
 // slot.
-func (r *Rows) writeSlots(asked *backend.Row, end, now int64) {
+func (r *Rows) writeSlots(asked *backend.AskedRow, end, now int64) {
 	held := r.slots.Get(asked.Key)
 	if held == nil {
 		held = &holders{ends: map[string]int64{}}

@@ -26,7 +26,7 @@ func tokensOf(t testing.TB, operation call.Operation, key string, quantity int64
 	tokens, err := rate.Request(quantity)
 	require.NoError(t, err)
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Tokens: tokens, Quantity: int(quantity)}}}
+		Rows: []backend.AskedRow{{Key: key, Tokens: tokens, Quantity: int(quantity)}}}
 }
 
 // slotOf returns a call about a slot of a holder, for ttl.
@@ -34,7 +34,7 @@ func slotOf(t testing.TB, operation call.Operation, key, holder string, limit in
 	slot, err := inflight.NewRequest(limit, int64(ttl))
 	require.NoError(t, err)
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Kind: call.Slots, Slot: slot, Holder: holder}}}
+		Rows: []backend.AskedRow{{Key: key, Kind: call.Slots, Slot: slot, Holder: holder}}}
 }
 
 // ask asks rows, which must decide.
@@ -76,9 +76,9 @@ func hourOf(operation call.Operation, key string) *backend.Call {
 
 // quotaOf returns a call for one of three in each period of a calendar.
 func quotaOf(operation call.Operation, key string, periods calendar.Calendar) *backend.Call {
-	quota := backend.Quota{Limit: 3, Calendar: periods}
+	quota := backend.QuotaLimit{Limit: 3, Calendar: periods}
 	return &backend.Call{Operation: operation, Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
+		Rows: []backend.AskedRow{{Key: key, Kind: call.Quota, Quota: quota, Quantity: 1}}}
 }
 
 // Quotas use the wall clock, whatever the monotonic clock says: a machine that sleeps does not put
@@ -104,15 +104,16 @@ func TestQuotasGoByTheWallClock(t *testing.T) {
 		wall = wall.Add(c.slept)
 		reply := ask(t, rows, dayOf(call.Reserve, "key"))
 		midnight := time.Date(2026, 11, c.day, 0, 0, 0, 0, time.UTC)
-		require.False(t, reply.Limited, c.name)
-		require.Equal(t, c.remaining, reply.First.Remaining, c.name)
-		require.InDelta(t, midnight.Sub(wall), reply.First.ResetAfter, float64(time.Millisecond), c.name)
-		require.InDelta(t, midnight.UnixNano(), reply.First.Receipt, float64(time.Millisecond), c.name)
+		state := fmt.Sprintf("%s, at %v: %+v", c.name, wall, reply.First)
+		require.False(t, reply.Limited, state)
+		require.Equal(t, c.remaining, reply.First.Remaining, state)
+		require.InDelta(t, midnight.Sub(wall), reply.First.ResetAfter, float64(time.Millisecond), state)
+		require.InDelta(t, midnight.UnixNano(), reply.First.Receipt, float64(time.Millisecond), state)
 	}
 }
 
-// A window ends by the wall clock, too, but no call needs to know when: each call is counted in the
-// window that runs, even one that comes when the clock was set back.
+// A window ends by the wall clock, too, but no call needs to know when. Each call is counted in the
+// window that runs, even if the clock was set back before the call.
 func TestWindowsBeginWithTheFirstCall(t *testing.T) {
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	wall := noon
@@ -131,10 +132,11 @@ func TestWindowsBeginWithTheFirstCall(t *testing.T) {
 	} {
 		wall = noon.Add(c.at)
 		reply := ask(t, rows, hourOf(call.Reserve, "key"))
-		require.False(t, reply.Limited, c.name)
-		require.Equal(t, c.remaining, reply.First.Remaining, c.name)
-		require.Equal(t, c.end-c.at, reply.First.ResetAfter, c.name)
-		require.Equal(t, noon.Add(c.end).UnixNano(), reply.First.Receipt, c.name)
+		state := fmt.Sprintf("%s, at %v: %+v", c.name, wall, reply.First)
+		require.False(t, reply.Limited, state)
+		require.Equal(t, c.remaining, reply.First.Remaining, state)
+		require.Equal(t, c.end-c.at, reply.First.ResetAfter, state)
+		require.Equal(t, noon.Add(c.end).UnixNano(), reply.First.Receipt, state)
 	}
 }
 
@@ -169,6 +171,8 @@ func TestSlotsAgainstAList(t *testing.T) {
 			end = now + 1 + random.Int64N(500)
 		}
 		h.set(holder, end)
+		_, has := h.ends[holder]
+		require.Equal(t, end > 0, has, "step %d: holder %s has a slot until %d", step, holder, end)
 		list[holder] = end
 		if end == 0 {
 			delete(list, holder)
@@ -190,7 +194,7 @@ func TestManySlotsDelayNobody(t *testing.T) {
 			t.Fatalf("slot %d: %+v, %v", i, reply, err)
 		}
 	}
-	for i := range many {
+	for i := range many { // with a limit of 0, as renewals have
 		reply, err := rows.Ask(t.Context(), slotOf(t, call.Reserve, "slots", strconv.Itoa(i), 0, time.Minute))
 		if err != nil || !reply.First.Held {
 			t.Fatalf("renewal %d: %+v, %v", i, reply, err)

@@ -13,7 +13,7 @@ import (
 // keys expire in milliseconds. It changes if the wall clock is set, or if the machine has slept.
 // Calls without a quota do not need it, and get 0.
 func (r *Rows) ahead(c *backend.Call, now int64) time.Duration {
-	if !slices.ContainsFunc(c.Rows, func(row backend.Row) bool { return row.Kind == call.Quota }) {
+	if !slices.ContainsFunc(c.Rows, func(row backend.AskedRow) bool { return row.Kind == call.Quota }) {
 		return 0
 	}
 	return time.Duration(r.wall().UnixNano() - now).Truncate(time.Millisecond)

@@ -20,7 +20,9 @@ type slot struct {
 	holder string
 }
 
-// maxForgotten bounds how many slots that have ended one call removes.
+// maxForgotten bounds how many ended slots one call removes, so that no call has to clean up after
+// a program that has crashed with a million slots. As each call adds one slot at most, the ended
+// slots become fewer all the same.
 const maxForgotten = 100
 
 // read returns the state of the slots for one holder, and removes some slots that have ended. Nil
@@ -37,8 +39,9 @@ func (h *holders) read(holder string, now int64) (state slots.State) {
 	h.byEnd = h.byEnd[forgotten:]
 	running := h.byEnd[ended-forgotten:]
 	state.Running = int64(len(running))
-	if end := h.ends[holder]; end > now {
-		state.Own = end
+	own := h.ends[holder]
+	if own > now {
+		state.Own = own
 	}
 	state.First, state.Last = endOfAnother(running, holder), 0
 	for i := len(running) - 1; i >= 0 && state.Last == 0; i-- {
@@ -59,8 +62,10 @@ func endOfAnother(running []slot, holder string) int64 {
 
 // set sets the end of a holder's slot. 0 removes the slot.
 func (h *holders) set(holder string, end int64) {
-	if old, has := h.ends[holder]; has {
-		if at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare); found {
+	old, has := h.ends[holder]
+	if has {
+		at, found := slices.BinarySearchFunc(h.byEnd, slot{old, holder}, compare)
+		if found {
 			h.remove(at)
 		}
 		delete(h.ends, holder)

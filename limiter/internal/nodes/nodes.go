@@ -70,7 +70,7 @@ func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 	}
 	parts := split(c)
 	if !c.MayBeUndone() {
-		n.askAll(ctx, parts)
+		n.sendAll(ctx, parts)
 		return combine(c, parts)
 	}
 	contested := n.reserve(ctx, parts)
@@ -88,7 +88,7 @@ func (n *Nodes) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 // part may have refused only because another caller held its tokens for a moment: perhaps that
 // caller was refused by another node, and gives back.
 func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
-	isKnown := n.askAtOnce(ctx, parts)
+	isKnown := n.firstRound(ctx, parts)
 	if !slices.ContainsFunc(parts, (*part).refused) {
 		return false
 	}
@@ -96,25 +96,26 @@ func (n *Nodes) reserve(ctx context.Context, parts []*part) (contested bool) {
 	mayAskAgain := slices.ContainsFunc(parts, (*part).took) && !slices.ContainsFunc(parts, (*part).isFinal)
 	decided := n.giveBack(ctx, parts)
 	if mayAskAgain && decided && ctx.Err() == nil {
-		n.askInOrder(ctx, parts)
+		n.secondRound(ctx, parts)
 	}
 	return !isKnown && slices.ContainsFunc(parts, (*part).refused)
 }
 
-// askAtOnce asks all parts at once. But parts that have just refused such a call are asked first,
-// and the others only if these allow. IsKnown is true if such a part has refused again until the
-// same instant: then nobody gave back meanwhile, and the caller gets its wait unshortened.
-func (n *Nodes) askAtOnce(ctx context.Context, parts []*part) (isKnown bool) {
+// firstRound asks all parts at once, unless some parts have just refused such a call. It asks these
+// parts first, and the others only if these allow. IsKnown is true if such a part has refused again
+// until the same instant: then nobody gave back meanwhile, and the caller gets its wait
+// unshortened.
+func (n *Nodes) firstRound(ctx context.Context, parts []*part) (isKnown bool) {
 	likely, others := n.refusals.separate(parts, n.wall())
 	if len(likely) == 0 {
-		n.askAll(ctx, others)
+		n.sendAll(ctx, others)
 		return false
 	}
 	seen := n.look(ctx, others)
-	isKnown = n.askAll(ctx, likely)
+	isKnown = n.sendAll(ctx, likely)
 	seen.Wait()
 	if !slices.ContainsFunc(likely, (*part).refused) {
-		n.askAll(ctx, others)
+		n.sendAll(ctx, others)
 	}
 	return isKnown
 }
@@ -130,7 +131,7 @@ const (
 	minLook, lookJitter = 2 * time.Millisecond, 4 * time.Millisecond
 )
 
-// askInOrder asks for a call once more, part by part.
+// secondRound asks for a call once more, part by part.
 //
 // Two callers that each took half of what the other needs refuse each other, although one of them
 // would fit. Both have given back now. Asking part by part, in the order of hash tags, lets one of
@@ -139,27 +140,27 @@ const (
 // A part may still refuse because another caller has yet to give back. If it says to wait for long,
 // this caller looks soon after, and holds nothing meanwhile. If callers refuse each other, the last
 // one to look finds its tokens free.
-func (n *Nodes) askInOrder(ctx context.Context, parts []*part) {
-	refusing := n.askEach(ctx, parts)
+func (n *Nodes) secondRound(ctx context.Context, parts []*part) {
+	refusing := n.sendInTurn(ctx, parts)
 	for look := 0; look < n.looks && refusing != nil && refusing.limitsForLong(); look++ {
 		err := wait.Sleep(ctx, minLook+rand.N(lookJitter))
 		if err != nil {
 			return
 		}
 		if n.fits(ctx, refusing) {
-			refusing = n.askEach(ctx, parts)
+			refusing = n.sendInTurn(ctx, parts)
 		}
 	}
 }
 
-// askEach asks one part after the other. If one refuses, those before it give back. It returns the
-// part that refused if the call may be asked again.
-func (n *Nodes) askEach(ctx context.Context, parts []*part) (refusing *part) {
+// sendInTurn asks one part after the other. If a part refuses, the parts before it give back. It
+// returns the part that refused if the call may be asked again.
+func (n *Nodes) sendInTurn(ctx context.Context, parts []*part) (refusing *part) {
 	for _, p := range parts {
 		p.reset()
 	}
 	for i, p := range parts {
-		n.askAll(ctx, parts[i:i+1])
+		n.sendAll(ctx, parts[i:i+1])
 		if !p.refused() {
 			continue
 		}
@@ -172,8 +173,8 @@ func (n *Nodes) askEach(ctx context.Context, parts []*part) (refusing *part) {
 	return nil
 }
 
-// askAll asks all of these parts at once. IsKnown is true if one has refused as it had before.
-func (n *Nodes) askAll(ctx context.Context, parts []*part) (isKnown bool) {
+// sendAll asks all of these parts at once. IsKnown is true if one has refused as it had before.
+func (n *Nodes) sendAll(ctx context.Context, parts []*part) (isKnown bool) {
 	var group sync.WaitGroup
 	var known atomic.Bool
 	for _, p := range parts {

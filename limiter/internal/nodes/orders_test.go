@@ -196,7 +196,7 @@ func (c *contest) check(t *testing.T, w *world, replies []backend.Reply, errs []
 const capacity = 10
 
 // limitOf returns how much fits into a row, if one caller at a time fits.
-func limitOf(row *backend.Row) int64 {
+func limitOf(row *backend.AskedRow) int64 {
 	if row.Kind == call.Slots {
 		return 1
 	}
@@ -204,29 +204,29 @@ func limitOf(row *backend.Row) int64 {
 }
 
 // The kinds of rows that a wish has on each node.
-type rowOf func(tag string, caller int) backend.Row
+type rowOf func(tag string, caller int) backend.AskedRow
 
 // funnelOf returns tokens of a funnel that leaks one in 1,000 hours: a refused caller is told to
 // wait for long, and looks whether that is true.
-func funnelOf(tag string, _ int) backend.Row {
+func funnelOf(tag string, _ int) backend.AskedRow {
 	rate, err := gcra.NewRate(capacity, 1, int64(1000*time.Hour))
 	if err != nil {
 		panic(err)
 	}
 	tokens, _ := rate.Request(6)
-	return backend.Row{Key: "{" + tag + "}funnel", Tokens: tokens, Quantity: 6, Words: &backend.Words{Rate: rate}}
+	return backend.AskedRow{Key: "{" + tag + "}funnel", Tokens: tokens, Quantity: 6, Words: &backend.Words{Rate: rate}}
 }
 
-func slotOf(tag string, caller int) backend.Row {
+func slotOf(tag string, caller int) backend.AskedRow {
 	request, _ := slots.NewRequest(1, int64(1000*slotTTL))
-	return backend.Row{Key: "{" + tag + "}slots", Kind: call.Slots, Slot: request, TTL: slotTTL,
+	return backend.AskedRow{Key: "{" + tag + "}slots", Kind: call.Slots, Slot: request, TTL: slotTTL,
 		Holder: fmt.Sprint("caller ", caller)}
 }
 
-func quotaOf(tag string, _ int) backend.Row {
+func quotaOf(tag string, _ int) backend.AskedRow {
 	until := calendar.Once(time.Now().Add(1000 * time.Hour))
-	return backend.Row{Key: "{" + tag + "}quota", Kind: call.Quota, Quantity: 6,
-		Quota: backend.Quota{Limit: capacity, Calendar: until}}
+	return backend.AskedRow{Key: "{" + tag + "}quota", Kind: call.Quota, Quantity: 6,
+		Quota: backend.QuotaLimit{Limit: capacity, Calendar: until}}
 }
 
 // asksFor returns a wish for rows on nodes. Every other caller names its rows in the opposite

@@ -28,7 +28,7 @@ func spansTags(c *backend.Call) bool {
 		return false
 	}
 	first := hashTag(c.Rows[0].Key)
-	return slices.ContainsFunc(c.Rows[1:], func(row backend.Row) bool { return hashTag(row.Key) != first })
+	return slices.ContainsFunc(c.Rows[1:], func(row backend.AskedRow) bool { return hashTag(row.Key) != first })
 }
 
 // hashTag returns the text that selects the node of a key: between the first { and the next }, or
@@ -66,7 +66,7 @@ func split(c *backend.Call) (parts []*part) {
 }
 
 func (p *part) hasSlots() bool {
-	return slices.ContainsFunc(p.call.Rows, func(row backend.Row) bool { return row.Kind == call.Slots })
+	return slices.ContainsFunc(p.call.Rows, func(row backend.AskedRow) bool { return row.Kind == call.Slots })
 }
 
 // combine returns the reply to a call from the replies to its parts, and the errors of the parts
@@ -119,7 +119,7 @@ func (p *part) took() bool { return p.asked && p.err == nil && !p.reply.Limited 
 // Redis may refuse it for ever. Or Redis has not decided: the background refund of the first
 // attempt would end the slot that the second attempt takes.
 func (p *part) isFinal() bool {
-	return p.asked && (p.err != nil || p.anyRow(func(_ *backend.Row, row *backend.RowReply) bool {
+	return p.asked && (p.err != nil || p.anyRow(func(_ *backend.AskedRow, row *backend.RowReply) bool {
 		return row.Cause != nil || row.Limited && row.Wait == time.Duration(decision.Never)
 	}))
 }
@@ -127,12 +127,12 @@ func (p *part) isFinal() bool {
 // limitsForLong reports whether the part lacks tokens for more than a second. The wait for a slot
 // says little: slots are mostly released before they end.
 func (p *part) limitsForLong() bool {
-	return p.anyRow(func(asked *backend.Row, row *backend.RowReply) bool {
+	return p.anyRow(func(asked *backend.AskedRow, row *backend.RowReply) bool {
 		return asked.Kind != call.Slots && row.Limited && row.Wait > maxContestedWait
 	})
 }
 
-func (p *part) anyRow(is func(asked *backend.Row, row *backend.RowReply) bool) bool {
+func (p *part) anyRow(is func(asked *backend.AskedRow, row *backend.RowReply) bool) bool {
 	for i := range p.call.Rows {
 		if is(&p.call.Rows[i], p.reply.Row(i)) {
 			return true

@@ -10,9 +10,9 @@ import (
 
 // hashTags are keys and what selects their nodes.
 var hashTags = map[string]string{
-	"a": "a", "": "", "{a}": "a", "{a}b": "a", "b{a}c": "a", "{a}{b}": "a", "{a}}": "a",
+	"a": "a", "": "", "{a}": "a", "{a}b": "a", "b{a}c": "a", "{a}{b}": "a", "x{a}b{c}": "a", "{a}}": "a",
 	"{}a": "{}a", "{}b": "{}b", "{}{a}": "{}{a}", "{}": "{}", // an empty tag is none
-	"{a": "{a", "}a": "}a", "a}{b": "a}{b", "}{a}": "a", // a brace that is not closed
+	"{a": "{a", "}a": "}a", "a}": "a}", "a}{b": "a}{b", "}{a}": "a", // a brace that is not closed
 	"{{a}": "{a", "{{a}}": "{a", "{ }": " ", "漏{斗}": "斗",
 }
 
@@ -27,7 +27,8 @@ func TestHashTags(t *testing.T) {
 	slots := map[string]int64{}
 	for key, tag := range hashTags {
 		require.Equal(t, tag, hashTag(key), "%q", key)
-		if before, seen := slots[tag]; seen {
+		before, seen := slots[tag]
+		if seen {
 			require.Equal(t, before, slot(key), "%q: all keys with the tag %q have one slot", key, tag)
 		}
 		slots[tag] = slot(key)

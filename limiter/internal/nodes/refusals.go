@@ -73,7 +73,7 @@ func (r *refusals) separate(parts []*part, wall time.Time) (likely, others []*pa
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.now()
-	limits := func(row backend.Row) bool {
+	limits := func(row backend.AskedRow) bool {
 		return row.NeverFits() || row.HasEnded(wall) || r.until.Get(row.Key) > now
 	}
 	for _, p := range parts {

@@ -14,7 +14,8 @@ import (
 
 // refusalOf returns a part of one row that was refused, or allowed if it says not to wait.
 func refusalOf(key string, wait time.Duration, err error) *part {
-	p := &part{asked: true, err: err, call: backend.Call{Operation: call.Reserve, Rows: []backend.Row{{Key: key, Kind: call.Slots}}}}
+	p := &part{asked: true, err: err}
+	p.call = backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{{Key: key, Kind: call.Slots}}}
 	p.reply.Limited = wait != 0
 	p.reply.First = backend.RowReply{Limited: wait != 0, Wait: wait}
 	return p
@@ -23,7 +24,7 @@ func refusalOf(key string, wait time.Duration, err error) *part {
 // A refusal is known if the key has refused until the same instant before: then nobody gave back in
 // between, and took again. Until then the part is asked first.
 func TestRefusals(t *testing.T) {
-	const never = time.Duration(decision.Never)
+	const never, late = time.Duration(decision.Never), 20 * time.Millisecond
 	down := backend.Unavailable(fmt.Errorf("no answer"))
 	now := time.Duration(0)
 	r := refusals{now: func() time.Duration { return now }}
@@ -38,7 +39,8 @@ func TestRefusals(t *testing.T) {
 		{"allowed", 0, 0, nil, false, 0},
 		{"refused for the first time", 0, time.Hour, nil, false, time.Hour},
 		{"refused until the same instant", time.Second, time.Hour - time.Second, nil, true, time.Hour},
-		{"the answer took some milliseconds", 2 * time.Second, time.Hour - 2*time.Second + 20*time.Millisecond, nil, true, time.Hour + 20*time.Millisecond},
+		{"the answer took some milliseconds", 2 * time.Second, time.Hour - 2*time.Second + late, nil, true,
+			time.Hour + late},
 		{"another caller has taken it meanwhile", 3 * time.Second, time.Hour, nil, false, time.Hour + 3*time.Second},
 		{"allowed again", 4 * time.Second, 0, nil, false, 0},
 		{"refused after that", 5 * time.Second, time.Minute, nil, false, time.Minute + 5*time.Second},
@@ -70,12 +72,4 @@ func TestRefusalsAreBounded(t *testing.T) {
 		most = max(most, r.until.Len())
 	}
 	require.Equal(t, maxRefusals, most)
-}
-
-func TestHashTag(t *testing.T) {
-	for key, tag := range map[string]string{
-		"key": "key", "{a}b": "a", "x{a}b{c}": "a", "{}a": "{}a", "{a": "{a", "a}": "a}", "{{a}}": "{a", "": "", "{a}{b}": "a",
-	} {
-		require.Equal(t, tag, hashTag(key), key)
-	}
 }

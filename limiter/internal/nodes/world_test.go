@@ -52,7 +52,7 @@ type receipt struct {
 	receipt int64
 }
 
-// A loss says what becomes of a command whose answer is lost.
+// A loss says what happens to a command whose answer is lost.
 type loss int
 
 const (
@@ -104,7 +104,11 @@ func (w *world) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error)
 	}
 	reply, err := w.execute(c)
 	w.mutex.Lock()
-	w.history[last] += map[bool]string{true: ", limited", false: ", allowed"}[reply.Limited]
+	if reply.Limited {
+		w.history[last] += ", limited"
+	} else {
+		w.history[last] += ", allowed"
+	}
 	w.mutex.Unlock()
 	if isLost {
 		return backend.Reply{Sent: true}, errLost
@@ -136,9 +140,10 @@ func (w *world) execute(c *backend.Call) (backend.Reply, error) {
 func (*world) Reset(context.Context, string) error { return nil }
 func (*world) Node(key string) string              { return hashTag(key) }
 func (*world) KeepsDeadlines() bool                { return true }
+func (*world) AllInUse(string) bool                { return false }
 
-// options returns the commands that may be executed next: first those of the caller whose command
-// was executed last, then those of the others.
+// options returns the commands that may be executed next. Commands of the caller whose command was
+// executed last come first.
 func (w *world) options(last int) []*command {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -183,7 +188,8 @@ func (w *world) returned(caller int) {
 	}
 }
 
-// A chooser chooses one of several options: 0 is the one that a caller without others would take.
+// A chooser chooses one of several options. Option 0 is the next command of the same caller, as if
+// the caller were alone.
 type chooser interface{ choose(options int) int }
 
 // A search goes through all choices, depth first: one path after the other.

@@ -37,7 +37,7 @@ func NewAsker(l limiter.Allower, name string, logger *slog.Logger) *Asker {
 //
 // If ctx is done when the decision comes, nobody waits for the handler: what the request took is
 // given back, and the error is the cause of ctx.
-func (a *Asker) Ask(ctx context.Context, names []string, requests []limiter.Request, slots []limiter.Row) (Decision, error) {
+func (a *Asker) Ask(ctx context.Context, names []string, requests []limiter.Request, slots []limiter.Row) (Admission, error) {
 	d, err := a.decide(ctx, requests, slots)
 	if ctx.Err() == nil {
 		a.log.note(ctx, err)
@@ -48,10 +48,10 @@ func (a *Asker) Ask(ctx context.Context, names []string, requests []limiter.Requ
 		a.giveBack(ctx, &d)
 		err = context.Cause(ctx)
 	}
-	return Decision{}, err
+	return Admission{}, err
 }
 
-func (a *Asker) decide(ctx context.Context, requests []limiter.Request, slots []limiter.Row) (d Decision, err error) {
+func (a *Asker) decide(ctx context.Context, requests []limiter.Request, slots []limiter.Row) (d Admission, err error) {
 	d.tokens = len(requests)
 	asked := fitting(requests)
 	switch {
@@ -71,7 +71,7 @@ func (a *Asker) decide(ctx context.Context, requests []limiter.Request, slots []
 		d.Results, err = a.several.AllowAll(ctx, asked...)
 	}
 	if err != nil {
-		return Decision{}, err
+		return Admission{}, err
 	}
 	for i := range requests {
 		d.Results[i].Quantity += requests[i].Quantity - asked[i].Quantity
@@ -110,7 +110,7 @@ type settler interface {
 }
 
 // giveBack gives back what a request took whose client has gone. Its answer does not wait for that.
-func (a *Asker) giveBack(ctx context.Context, d *Decision) {
+func (a *Asker) giveBack(ctx context.Context, d *Admission) {
 	d.held.ReleaseSoon(ctx)
 	settles, can := a.limiter.(settler)
 	if !can || d.Results.Limited() {

@@ -28,12 +28,12 @@ type record struct {
 	logger  *slog.Logger // nil for slog.Default when a line is logged
 	isDown  atomic.Bool  // read without the mutex: decisions matter only during an outage
 	mutex   sync.Mutex
-	outage  count
-	invalid count
+	outage  undecided
+	invalid undecided
 }
 
-// A count is of requests that were not decided.
-type count struct {
+// Undecided counts requests that were not decided.
+type undecided struct {
 	since, last time.Time
 	requests    int
 }
@@ -63,7 +63,7 @@ func (r *record) failed(ctx context.Context, err error) {
 	now, begins := time.Now(), !r.isDown.Load()
 	if begins {
 		r.isDown.Store(true)
-		r.outage = count{since: now}
+		r.outage = undecided{since: now}
 	}
 	r.outage.last = now
 	r.outage.requests++
@@ -95,7 +95,7 @@ func (r *record) wrong(ctx context.Context, err error) {
 	logs := r.invalid.last.IsZero() || now.Sub(r.invalid.last) >= again
 	requests := r.invalid.requests
 	if logs {
-		r.invalid = count{last: now}
+		r.invalid = undecided{last: now}
 	}
 	r.mutex.Unlock()
 	if logs {

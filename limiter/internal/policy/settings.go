@@ -22,11 +22,11 @@ type Settings[Req any] struct {
 	cost  func(Req) int
 	skip  func(Req) bool
 	slots *limiter.Slots // nil for none
-	also  []part[Req]
+	also  []namedLimit[Req]
 }
 
-// A part is one limit of a policy.
-type part[Req any] struct {
+// A namedLimit is one limit of a policy.
+type namedLimit[Req any] struct {
 	option  string // that the limit was given to, for errors
 	name    string
 	fixed   limiter.Limit // unless limitOf is set
@@ -35,23 +35,23 @@ type part[Req any] struct {
 	key     func(Req) string
 }
 
-func newPart[Req any, L LimitFor[Req]](option, name string, limit L, key func(Req) string) part[Req] {
-	p := part[Req]{option: option, name: name, key: key}
+func newNamedLimit[Req any, L LimitFor[Req]](option, name string, limit L, key func(Req) string) namedLimit[Req] {
+	n := namedLimit[Req]{option: option, name: name, key: key}
 	switch limit := any(limit).(type) {
 	case limiter.Limit:
-		p.fixed, p.isFixed = limit, true
+		n.fixed, n.isFixed = limit, true
 	case func(Req) limiter.Limit:
-		p.limitOf = limit
+		n.limitOf = limit
 	}
-	return p
+	return n
 }
 
 // limit returns the limit of a request.
-func (p *part[Req]) limit(r Req) limiter.Limit {
-	if p.isFixed {
-		return p.fixed
+func (n *namedLimit[Req]) limit(r Req) limiter.Limit {
+	if n.isFixed {
+		return n.fixed
 	}
-	return p.limitOf(r)
+	return n.limitOf(r)
 }
 
 // An Option changes Settings.
@@ -79,7 +79,7 @@ func WithSlots[Req any](slots limiter.Slots) Option[Req] {
 
 // WithAlso adds a limit with a name and a key of its own.
 func WithAlso[Req any, L LimitFor[Req]](name string, limit L, key func(Req) string) Option[Req] {
-	added := newPart("WithAlso", name, limit, key)
+	added := newNamedLimit("WithAlso", name, limit, key)
 	return func(s *Settings[Req]) { s.also = append(s.also, added) }
 }
 
@@ -95,10 +95,10 @@ func New[Req any, L LimitFor[Req]](caller string, l limiter.Allower, name string
 	p := &Policy[Req]{
 		asker: NewAsker(l, name, nil),
 		cost:  s.cost, skip: s.skip, slots: s.slots,
-		parts: append([]part[Req]{newPart("New", name, limit, s.key)}, s.also...),
+		limits: append([]namedLimit[Req]{newNamedLimit("New", name, limit, s.key)}, s.also...),
 	}
-	for _, part := range p.parts {
-		p.names = append(p.names, part.name)
+	for _, n := range p.limits {
+		p.names = append(p.names, n.name)
 	}
 	err := s.check()
 	switch {
@@ -110,7 +110,7 @@ func New[Req any, L LimitFor[Req]](caller string, l limiter.Allower, name string
 	case s.slots == nil && len(s.also) > 0 && p.asker.several == nil:
 		err = errors.New("WithAlso needs a Limiter with AllowAll and PeekAll")
 	default:
-		err = checkParts(p.parts)
+		err = checkLimits(p.limits)
 	}
 	if err != nil {
 		panic(caller + ": " + err.Error())
@@ -136,28 +136,28 @@ func (s *Settings[Req]) check() error {
 	return nil
 }
 
-// checkParts returns an error that says which limit of a policy is not valid, or nil.
-func checkParts[Req any](parts []part[Req]) error {
+// checkLimits returns an error that says which limit of a policy is not valid, or nil.
+func checkLimits[Req any](limits []namedLimit[Req]) error {
 	names := map[string]bool{}
-	for _, p := range parts {
-		err := CheckName(p.option, p.name)
+	for _, n := range limits {
+		err := CheckName(n.option, n.name)
 		switch {
 		case err != nil:
 			return err
-		case names[p.name]:
-			return fmt.Errorf("%s needs another name than %q, which is taken", p.option, p.name)
-		case p.key == nil:
-			return fmt.Errorf("%s needs a function for the key of %q, not nil", p.option, p.name)
-		case !p.isFixed && p.limitOf == nil:
-			return fmt.Errorf("%s needs a limit for %q, or a function that returns it, not nil", p.option, p.name)
+		case names[n.name]:
+			return fmt.Errorf("%s needs another name than %q, which is taken", n.option, n.name)
+		case n.key == nil:
+			return fmt.Errorf("%s needs a function for the key of %q, not nil", n.option, n.name)
+		case !n.isFixed && n.limitOf == nil:
+			return fmt.Errorf("%s needs a limit for %q, or a function that returns it, not nil", n.option, n.name)
 		}
-		if p.isFixed {
-			err = p.fixed.Validate()
+		if n.isFixed {
+			err = n.fixed.Validate()
 		}
 		if err != nil {
-			return fmt.Errorf("%s needs a valid limit for %q, not %v: %w", p.option, p.name, p.fixed, err)
+			return fmt.Errorf("%s needs a valid limit for %q, not %v: %w", n.option, n.name, n.fixed, err)
 		}
-		names[p.name] = true
+		names[n.name] = true
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ import (
 )
 
 func init() {
-	if err := flag.Set("rapid.checks", servertest.QuickOrLong("5000", "800000")); err != nil {
+	err := flag.Set("rapid.checks", servertest.QuickOrLong("5000", "800000"))
+	if err != nil {
 		panic(err)
 	}
 }
@@ -125,8 +126,8 @@ func compareScript(t *testing.T, script string, commands ...string) (met map[str
 	return met
 }
 
-// drawClock draws the clock of a server, which has microseconds: most often ours, or about the
-// first or the last instants that take.lua takes.
+// drawClock draws the clock of a server, in whole microseconds: most often an instant of these
+// years, or one near the first or the last instant that take.lua accepts.
 func drawClock(t *rapid.T) int64 {
 	ours := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	years := rapid.Int64Range(ours, ours+30*365*24*3600e9)
@@ -193,7 +194,10 @@ func (c *scriptCall) readTake(take *redis.TakeCall, reply any) any {
 	case err != nil:
 		return reply
 	}
-	limited, wait := map[bool]int64{true: 1}[decision.Limited], "-1"
+	limited, wait := int64(0), "-1"
+	if decision.Limited {
+		limited = 1
+	}
 	if decision.Wait >= 0 {
 		wait = seconds(int64(decision.Wait))
 	}
@@ -214,7 +218,8 @@ func (c *scriptCall) expect(isComplete bool, got any, wallClock int64) (want []a
 	text, _ := got.(servertest.ErrorReply)
 	const tooLarge = " and period are too large together for the script: "
 	isRefused := strings.Contains(string(text), tooLarge)
-	switch want, name = []any{ofScript(outcome.Reply)}, outcome.Name; {
+	want, name = []any{ofScript(outcome.Reply)}, outcome.Name
+	switch {
 	case !isComplete && got == nil:
 		want, name, outcome.Writes = []any{nil}, left, nil
 	case isComplete && c.isBeyond() && (isRefused || outcome.Err == ""):

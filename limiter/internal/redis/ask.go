@@ -3,17 +3,17 @@ package redis
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"funnel/gcra"
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 )
 
-// moduleRetryAfter is for how long a command of the module is not sent if the server did not know
-// it or denied it.
+// moduleRetryAfter is how long a command of the module is not sent after the server did not know it
+// or denied it. Modules are loaded and granted by hand, so a minute later is soon enough; and one
+// more round trip a minute costs nothing.
 const moduleRetryAfter = time.Minute
 
 // Ask asks the server to decide a call. The error is an error of package backend if an answer came,
@@ -24,17 +24,16 @@ const moduleRetryAfter = time.Minute
 func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	shard := s.shardOf(&c.Rows[0])
 	ctx = toShard(ctx, &c.Rows[0])
-	reply, err := s.askEither(ctx, c, s.wall())
+	reply, err := s.byEither(ctx, c, s.wall())
 	at, ended := endedAt(err)
 	if ended {
-		reply, err = s.askAgain(ctx, c, at)
+		reply, err = s.askForPeriodAt(ctx, c, at)
 	}
 	if s.cluster != nil && IsAnswered(err) {
 		s.answered.Store(true)
 	}
-	local := s.notSent(c.Rows[0].Key, err)
-	if local != nil {
-		return backend.Reply{}, local
+	if errors.Is(err, backend.ErrNotSent) {
+		return backend.Reply{}, err
 	}
 	if shard != nil && err == nil {
 		s.noteShard(c, &reply, shard)
@@ -43,66 +42,61 @@ func (s *Server) Ask(ctx context.Context, c *backend.Call) (backend.Reply, error
 	return reply, classify(c, err)
 }
 
-// askAgain asks for the periods that run at an instant. If a quota has no period then, it does not
-// ask.
-func (s *Server) askAgain(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+// askForPeriodAt asks for the periods that run at an instant. If a quota has no period then, it
+// does not ask.
+func (s *Server) askForPeriodAt(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	source := backend.Module
-	if s.asksScript(c) {
+	if s.usesScript(c) {
 		source = backend.Script
 	}
 	reply, ended := c.Ended(source, at)
 	if ended {
 		return reply, nil
 	}
-	return s.askEither(ctx, c, at)
+	return s.byEither(ctx, c, at)
 }
 
 // Reset deletes a key.
 func (s *Server) Reset(ctx context.Context, key string) error {
-	err := s.send(ctx, redis.NewCmd(ctx, "del", key))
-	local := s.notSent(key, err)
-	if local != nil {
-		return local
-	}
-	return classify(&backend.Call{Rows: []backend.Row{{Key: key}}}, err)
+	_, err := s.send(ctx, key, []any{"del", key}, true)
+	return classify(&backend.Call{Rows: []backend.AskedRow{{Key: key}}}, err)
 }
 
-// askEither sends the module's command, and if the server does not know or denies it, the script.
+// byEither sends the module's command, and if the server does not know or denies it, the script.
 // If both are denied, the error is about the module's command. Quotas get the periods that run at
 // the instant at.
-func (s *Server) askEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
-	if s.asksScript(c) {
-		return s.askScript(ctx, c, at)
+func (s *Server) byEither(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+	if s.usesScript(c) {
+		return s.byScript(ctx, c, at)
 	}
-	reply, err := s.askModule(ctx, c, at)
+	reply, err := s.byModule(ctx, c, at)
 	if s.only == backend.Module || !isMissing(err) && !isCommandDenied(err) {
 		return reply, err
 	}
-	byScript, scriptErr := s.askScript(ctx, c, at)
+	scripted, scriptErr := s.byScript(ctx, c, at)
 	if isCommandDenied(err) && isCommandDenied(scriptErr) {
 		return reply, err
 	}
 	s.moduleFrom[c.Operation].Store(int64(s.now() + moduleRetryAfter))
-	return byScript, scriptErr
+	return scripted, scriptErr
 }
 
-// asksScript reports whether the call goes to the script.
-func (s *Server) asksScript(c *backend.Call) bool {
+// usesScript reports whether the call goes to the script.
+func (s *Server) usesScript(c *backend.Call) bool {
 	return s.only == backend.Script || s.only == "" && s.now() < time.Duration(s.moduleFrom[c.Operation].Load())
 }
 
-// askModule sends the module's command: its name, the rows, and then max_wait or tat.
-func (s *Server) askModule(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+// byModule sends the module's command: its name, the rows, and then max_wait or tat.
+func (s *Server) byModule(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
 	args := append(make([]any, 0, 2+5*len(c.Rows)), commandNames[c.Operation])
 	for i := range c.Rows {
 		args = appendWords(append(args, c.Rows[i].Key), &c.Rows[i], at)
 	}
-	command := redis.NewCmd(ctx, appendLast(args, c)...)
-	err := s.send(ctx, sendable(c, command))
+	reply, err := s.send(ctx, c.Rows[0].Key, appendLast(args, c), c.IsRepeatable())
 	if err != nil {
 		return backend.Reply{}, err
 	}
-	return read(c, command.Val(), backend.Module)
+	return read(c, reply, backend.Module)
 }
 
 //go:embed funnels.lua
@@ -113,9 +107,9 @@ var completeScript = newScript(completeText)
 // Script returns the text of the complete script, which decides every call.
 func Script() string { return completeText }
 
-// askScript sends take.lua if that can decide the call, and otherwise the complete script.
-func (s *Server) askScript(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
-	short, err := s.askTake(ctx, c)
+// byScript sends take.lua if that can decide the call, and otherwise the complete script.
+func (s *Server) byScript(ctx context.Context, c *backend.Call, at time.Time) (backend.Reply, error) {
+	short, err := s.byTakeScript(ctx, c)
 	if err != errNotForTake && err != errCutShort {
 		return short, err
 	}
@@ -158,7 +152,7 @@ func NameOf(operation call.Operation) string { return operationNames[operation].
 
 // appendWords appends the words of a row that follow its key. A quota gets the period that runs at
 // the instant at, or the length of a window.
-func appendWords(args []any, row *backend.Row, at time.Time) []any {
+func appendWords(args []any, row *backend.AskedRow, at time.Time) []any {
 	switch row.Kind {
 	case call.Slots:
 		return append(args, row.Words.Limit, row.Words.Count, row.Words.Period, row.Holder)
@@ -169,7 +163,7 @@ func appendWords(args []any, row *backend.Row, at time.Time) []any {
 }
 
 // until returns the word for the period of a quota that runs at the instant at.
-func until(quota *backend.Quota, at time.Time) string {
+func until(quota *backend.QuotaLimit, at time.Time) string {
 	lasts := quota.Calendar.Lasts()
 	if lasts > 0 {
 		return "+" + backend.Seconds(lasts)

@@ -72,46 +72,55 @@ func isCrossSlot(err error) bool {
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 
 // notSent returns an error that says why a call was not sent, if that is what an error of the
-// client says, or nil.
+// client says, or nil. A command that is written may be executed, even if go-redis has then waited
+// in vain for a connection to repeat it.
 //
-// A call that waits for a connection and a call that waits for an answer both end with the deadline
-// of their context. Go-redis tells them apart by the error unless it repeats commands. Then the
-// call counts as waiting for a connection if none is free: calls that have the connections tell
-// about Redis.
-func (s *Server) notSent(key string, err error) error {
-	for _, local := range []error{redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
-		redis.ErrAutoPipelineQueueFull} {
-		if errors.Is(err, local) {
-			return backend.Classify(backend.ErrNotSent, err)
-		}
+// A call that waits for a connection until the deadline of its context has found none free. If one
+// is free, the call was making its own: that is for Redis to answer for.
+func (s *Server) notSent(key string, err error, isWritten bool) error {
+	switch {
+	case isWritten:
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+		errors.Is(err, redis.ErrAutoPipelineQueueFull):
+		return backend.Classify(backend.ErrNotSent, err)
+	case errors.Is(err, context.DeadlineExceeded) && s.AllInUse(key):
+		size := s.clientOf(key).Options().PoolSize
+		none := fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err)
+		return backend.Classify(backend.ErrNotSent, none)
 	}
-	if err != context.DeadlineExceeded {
-		return nil
-	}
+	return nil
+}
+
+// AllInUse reports whether all connections to the server that has a key are in use, as far as the
+// client tells.
+func (s *Server) AllInUse(key string) bool {
 	node := s.clientOf(key)
 	if node == nil {
-		return nil
+		return false
 	}
-	size, pool := node.Options().PoolSize, node.PoolStats()
-	if int(pool.TotalConns) < size || pool.IdleConns > 0 {
-		return nil
-	}
-	none := fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err)
-	return backend.Classify(backend.ErrNotSent, none)
+	pool := node.PoolStats()
+	return int(pool.TotalConns) >= node.Options().PoolSize && pool.IdleConns == 0
 }
 
 // ErrClosed is the error of a client that is closed. It is final.
 var ErrClosed = redis.ErrClosed
 
 // IsMisconfigured reports whether Redis refuses this program as a whole: its password is wrong, or
-// its user may call neither the module's commands nor scripts.
+// its user may call neither the module's commands nor scripts, or not the commands in a script.
 func IsMisconfigured(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false
 	}
 	code, _, _ := strings.Cut(reply.Error(), " ")
-	return code == "WRONGPASS" || code == "NOAUTH" || isCommandDenied(reply)
+	return code == "WRONGPASS" || code == "NOAUTH" || isCommandDenied(reply) || isDeniedInScript(reply.Error())
+}
+
+// isDeniedInScript reports whether a script may not call a command, in the words of Redis since 7.2
+// and Valkey, or of older ones. The code is ERR.
+func isDeniedInScript(text string) bool {
+	return strings.HasPrefix(text, "ERR ACL failure in script: ") && strings.Contains(text, "permissions to run") ||
+		strings.HasPrefix(text, "ERR The user executing the script can't run this command")
 }
 
 // errUnreadable is in the error of a reply that no command of ours makes.
@@ -125,7 +134,8 @@ func isReply(err error) bool {
 }
 
 // isMissing reports whether the server, or a proxy before it, does not know the command. There is
-// no code for that: servers say "unknown command", and proxies also "unsupported command".
+// no code for that: servers say "unknown command", proxies also "unsupported command" or "command
+// not supported", and a service that imitates Redis "Command is not available".
 func isMissing(err error) bool {
 	if err == nil { // the rest allocates
 		return false
@@ -135,7 +145,9 @@ func isMissing(err error) bool {
 		return false
 	}
 	text := strings.ToLower(reply.Error())
-	return strings.Contains(text, "unknown command") || strings.Contains(text, "unsupported command")
+	return strings.Contains(text, "unknown command") || strings.Contains(text, "unsupported command") ||
+		strings.Contains(text, "command not support") || strings.Contains(text, "command is not ") &&
+		(strings.Contains(text, "supported") || strings.Contains(text, "available"))
 }
 
 // isCommandDenied reports whether the user may not call the command. The words tell this error from

@@ -40,7 +40,7 @@ func NewTakeCall(operation call.Operation, capacity, count, period, quantity, ma
 	}
 	words := &backend.Words{Tolerance: rate.Tolerance(), Interval: rate.EmissionInterval(), Rate: rate}
 	c := &backend.Call{Operation: operation, MaxWait: time.Duration(maxWait), Receipt: gcra.NoReceipt,
-		Rows: []backend.Row{{Tokens: request, Words: words, Quantity: int(quantity)}}}
+		Rows: []backend.AskedRow{{Tokens: request, Words: words, Quantity: int(quantity)}}}
 	if err != nil || !fitsTakeScript(c) {
 		return nil
 	}

@@ -27,6 +27,10 @@ type Server struct {
 	ring    ring    // the client, or nil if it is not a ring
 	only    string  // backend.Module or backend.Script, or empty for both
 
+	// notesWriting says that the client asks for the bytes of a command when it writes the command.
+	// An AutoPipeliner also asks before that, to count them.
+	notesWriting bool
+
 	now           func() time.Duration // since the Limiter was made
 	wall          func() time.Time     // tells which period of a quota runs
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
@@ -42,7 +46,9 @@ type Server struct {
 func New(client Client, only string, now func() time.Duration, wall func() time.Time) *Server {
 	ofCluster, _ := client.(cluster)
 	ofRing, _ := client.(ring)
-	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, now: now, wall: wall}
+	_, countsBytes := client.(*redis.AutoPipeliner)
+	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, notesWriting: !countsBytes,
+		now: now, wall: wall}
 }
 
 // A script has its text and its hash as any: to convert a string for each call would allocate

@@ -66,8 +66,8 @@ func (c *cluster) MasterForKey(context.Context, string) (*goredis.Client, error)
 	return nil, errors.New("it is not known")
 }
 
-// If ten calls in a second get no answer, the client reloads the nodes twice. No caller waits for
-// that.
+// If ten calls in a second get no answer, the client reloads the map of the nodes twice. No caller
+// waits for that.
 func TestReload(t *testing.T) {
 	for err, reloaded := range map[error]int64{
 		errors.New("refused"):    2,

@@ -88,7 +88,7 @@ func readState(words []any, row *backend.RowReply) bool {
 }
 
 // readReceipt reads the last element of a funnel's row: tat, the receipt.
-func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
+func readReceipt(asked *backend.AskedRow, word any, row *backend.RowReply) bool {
 	receipt, ok := integerOf(word)
 	row.Receipt = receipt
 	return ok && receipt >= 0 && (row.Wait >= 0 || asked.NeverFits())
@@ -96,7 +96,7 @@ func readReceipt(asked *backend.Row, word any, row *backend.RowReply) bool {
 
 // readUntil reads the last element of a quota's row: the end of the period in which the call was
 // counted.
-func readUntil(asked *backend.Row, word any, row *backend.RowReply) bool {
+func readUntil(asked *backend.AskedRow, word any, row *backend.RowReply) bool {
 	until, ok := nanosecondsOf(word)
 	row.Receipt = until
 	return ok && until >= 0 && (row.Wait >= 0 || asked.NeverFits())

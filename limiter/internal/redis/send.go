@@ -2,6 +2,9 @@ package redis
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,33 +13,94 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// send sends a command, and waits for the reply even if the client pipelines and returns at once.
-// It sends nothing if ctx is done.
-func (s *Server) send(ctx context.Context, command redis.Cmder) error {
+// send sends the words of a command, and returns the reply. It waits for the reply even if the
+// client pipelines and returns at once. It sends nothing if ctx is done. The error is an ErrNotSent
+// of package backend if the command has not left this process. The key is one of the command.
+func (s *Server) send(ctx context.Context, key string, words []any, isRepeatable bool) (any, error) {
 	err := ctx.Err()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	client := s.client
-	if s.ring != nil {
-		shard, is := ctx.Value(shardKey{}).(*redis.Client)
-		if is {
-			client = shard
-		}
+	var last *lastWord
+	if s.notesWriting {
+		last = noteWriting(words)
 	}
-	err = client.Process(ctx, command)
+	command := redis.NewCmd(ctx, words...)
+	err = s.clientFor(ctx).Process(ctx, sendable(command, isRepeatable))
 	if err == nil {
 		err = command.Err()
 	}
-	if !IsAnswered(err) {
-		s.reload(ctx)
+	if IsAnswered(err) {
+		return command.Val(), err
 	}
-	return err
+	local := s.notSent(key, err, last.isWritten())
+	if local != nil {
+		return nil, local
+	}
+	s.reload(ctx)
+	return nil, err
 }
 
-// sendable returns the command of a call in the form in which it is sent.
-func sendable(c *backend.Call, command *redis.Cmd) redis.Cmder {
-	if c.IsRepeatable() {
+// A lastWord is the last word of a command, and notes when the command is written to a connection.
+// Go-redis returns context.DeadlineExceeded both for a command that has waited for a connection and
+// for a command that has waited for its answer. But only the second one has been written, and may
+// be executed even if no answer comes.
+//
+// Go-redis asks for the bytes of the word when it writes the command, and not before, unless it is
+// an AutoPipeliner. Hooks of go-redis find the lastWord among the arguments; it prints as the word
+// does.
+type lastWord struct {
+	word    any
+	written atomic.Bool
+	digits  [20]byte // of an int, so that its bytes take no memory of their own
+}
+
+// noteWriting puts a lastWord in the place of the last word.
+func noteWriting(words []any) *lastWord {
+	at := len(words) - 1
+	last := &lastWord{word: words[at]}
+	before, isSentAgain := words[at].(*lastWord)
+	if isSentAgain {
+		last.word = before.word
+	}
+	words[at] = last
+	return last
+}
+
+// isWritten reports whether the command has been written. Of nil nobody knows.
+func (w *lastWord) isWritten() bool { return w != nil && w.written.Load() }
+
+// MarshalBinary returns the word as go-redis would write it.
+func (w *lastWord) MarshalBinary() ([]byte, error) {
+	w.written.Store(true)
+	switch word := w.word.(type) {
+	case string:
+		return []byte(word), nil
+	case int:
+		return strconv.AppendInt(w.digits[:0], int64(word), 10), nil
+	case int64:
+		return strconv.AppendInt(w.digits[:0], word, 10), nil
+	}
+	return fmt.Append(nil, w.word), nil
+}
+
+// String returns the word.
+func (w *lastWord) String() string { return fmt.Sprint(w.word) }
+
+// clientFor returns the client that sends the commands of a context.
+func (s *Server) clientFor(ctx context.Context) Client {
+	if s.ring != nil {
+		shard, is := ctx.Value(shardKey{}).(*redis.Client)
+		if is {
+			return shard
+		}
+	}
+	return s.client
+}
+
+// sendable returns a command in the form in which it is sent.
+func sendable(command *redis.Cmd, isRepeatable bool) redis.Cmder {
+	if isRepeatable {
 		return command
 	}
 	return unrepeated{command}
@@ -69,13 +133,12 @@ func (s *Server) eval(ctx context.Context, c *backend.Call, name string, script 
 	if readsOnly {
 		args[0] = name + "_ro"
 	}
-	command := redis.NewCmd(ctx, args...)
-	err := s.send(ctx, sendable(c, command))
+	reply, err := s.send(ctx, c.Rows[0].Key, args, c.IsRepeatable())
 	if readsOnly && isMissing(err) {
 		s.lacksReadOnly.Store(true)
 		return s.eval(ctx, c, name, script, args)
 	}
-	return command.Val(), err
+	return reply, err
 }
 
 // A cluster is a client that knows which node has which keys, as *redis.ClusterClient does.
@@ -125,7 +188,7 @@ func (s *Server) clientOf(key string) *redis.Client {
 }
 
 // shardOf returns the shard of a ring to which a call goes, or nil if there is no ring.
-func (s *Server) shardOf(row *backend.Row) *redis.Client {
+func (s *Server) shardOf(row *backend.AskedRow) *redis.Client {
 	if s.ring == nil {
 		return nil
 	}
@@ -138,7 +201,7 @@ func (s *Server) shardOf(row *backend.Row) *redis.Client {
 
 // toShard returns a context that sends commands to the shard that a row names, if it names one:
 // what that shard has counted must not be given back on another one.
-func toShard(ctx context.Context, row *backend.Row) context.Context {
+func toShard(ctx context.Context, row *backend.AskedRow) context.Context {
 	if row.Shard == nil {
 		return ctx
 	}
@@ -184,11 +247,60 @@ func (s *Server) KeepsDeadlines() bool {
 }
 
 // reload makes the client of a cluster ask which node has which keys, because a node that does not
-// answer may have failed over. It does so at most twice a second, in the background. Go-redis
-// itself asks once a minute, and after a redirection.
+// answer may have failed over. Go-redis itself asks once a minute, and after a redirection.
+//
+// It asks in the background, and at most twice a second: each call of a dead node wants a reload,
+// and thousands of calls may fail in a second.
 func (s *Server) reload(ctx context.Context) {
 	from, now := s.reloadFrom.Load(), s.now()
 	if s.cluster != nil && int64(now) >= from && s.reloadFrom.CompareAndSwap(from, int64(now+time.Second/2)) {
 		go s.cluster.ReloadState(context.WithoutCancel(ctx))
 	}
 }
+
+// A lastWord is the last word of a command, and notes when the command is written to a connection.
+// Go-redis returns context.DeadlineExceeded both for a command that has waited for a connection and
+// for a command that has waited for its answer. But only the second one has been written, and may
+// be executed even if no answer comes.
+//
+// Go-redis asks for the bytes of the word when it writes the command, and not before, unless it is
+// an AutoPipeliner. Hooks of go-redis find the lastWord among the arguments; it prints as the word
+// does.
+type lastWord struct {
+	word    any
+	written atomic.Bool
+	digits  [20]byte // of an int, so that its bytes take no memory of their own
+}
+
+// noteWriting puts a lastWord in the place of the last word.
+func noteWriting(words []any) *lastWord {
+	at := len(words) - 1
+	last := &lastWord{word: words[at]}
+	before, isSentAgain := words[at].(*lastWord)
+	if isSentAgain {
+		last.word = before.word
+	}
+	words[at] = last
+	return last
+}
+
+// isWritten reports whether the command has been written. For a nil lastWord it is not known, and
+// isWritten returns false.
+func (w *lastWord) isWritten() bool { return w != nil && w.written.Load() }
+
+// MarshalBinary returns the word as go-redis would write it.
+func (w *lastWord) MarshalBinary() ([]byte, error) {
+	w.written.Store(true)
+	switch word := w.word.(type) {
+	case string:
+		return []byte(word), nil
+	case int:
+		return strconv.AppendInt(w.digits[:0], int64(word), 10), nil
+	case int64:
+		return strconv.AppendInt(w.digits[:0], word, 10), nil
+	}
+	return fmt.Append(nil, w.word), nil
+}
+
+// String returns the word.
+func (w *lastWord) String() string { return fmt.Sprint(w.word) }

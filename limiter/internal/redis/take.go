@@ -14,10 +14,15 @@ import (
 	"funnel/limiter/internal/backend"
 )
 
-// take.lua computes in doubles, and writes no more than 14 digits of a number.
+// take.lua computes in doubles, which are exact up to 2^53, and writes no more than 14 digits of a
+// number.
 const (
-	maxSpan = 4_500_000_000_000_000 // nanoseconds; all spans are shorter
-	maxTake = 1_000_000_000         // tokens of one Take
+	// maxSpan bounds each span that Go sends, in nanoseconds: 52 days. The sum of two spans is then
+	// below 2^53.
+	maxSpan = 4_500_000_000_000_000
+
+	// maxTake bounds the tokens of one Take, far below the 14 digits that can be written.
+	maxTake = 1_000_000_000
 )
 
 // levelOnly is a ceiling below every level: take.lua takes nothing, and replies the level.
@@ -25,8 +30,8 @@ const levelOnly = int64(-1)
 
 // Why the complete script has to decide a call.
 var (
-	// errNotForTake says that take.lua does not decide the call: it is for other rows or another
-	// operation, or its numbers, or those of the key, are too large for a double.
+	// errNotForTake says that take.lua does not decide the call. The call has other rows or another
+	// operation, or a number of the call or of the key is too large for a double.
 	errNotForTake = errors.New("take.lua does not decide this call")
 
 	// errCutShort says that take.lua has limited a call whose max wait was cut to maxSpan, and
@@ -39,9 +44,9 @@ var takeText string
 
 var takeScript = newScript(takeText)
 
-// askTake sends take.lua, which also decides Reserve and Peek. The errors errNotForTake and
+// byTakeScript sends take.lua, which also decides Reserve and Peek. The errors errNotForTake and
 // errCutShort say that nothing was taken, and that the complete script has to decide.
-func (s *Server) askTake(ctx context.Context, c *backend.Call) (backend.Reply, error) {
+func (s *Server) byTakeScript(ctx context.Context, c *backend.Call) (backend.Reply, error) {
 	if !fitsTakeScript(c) {
 		return backend.Reply{}, errNotForTake
 	}
@@ -116,7 +121,7 @@ func readTakeScript(c *backend.Call, reply any) (backend.Reply, error) {
 // parseTakeReply reads the level before the call. If the script took nothing, the reply is the
 // level. Otherwise the reply is the new TAT, of 19 digits; the server's clock, 10 digits of seconds
 // and then microseconds; and for Take, after a space, the number of tokens that it took.
-func parseTakeReply(row *backend.Row, reply any, level *int64) (receipt, times int64, ok bool) {
+func parseTakeReply(row *backend.AskedRow, reply any, level *int64) (receipt, times int64, ok bool) {
 	text, took := reply.(string)
 	if !took {
 		*level, ok = reply.(int64)

@@ -12,13 +12,13 @@ import (
 
 const (
 	// notAnswered is how long a slot is asked back while no answer comes. A command that lies in a
-	// socket is executed no later: TCP gives up after a quarter of an hour, and a server that
-	// stands still for longer is not one that anybody waits for.
+	// socket is executed no later: TCP gives up after a quarter of an hour, and nobody waits for a
+	// server that stands still for longer.
 	notAnswered = time.Hour
 
-	// minPause is the shortest pause after a refund without an answer. Slots with a TTL of some
-	// milliseconds would otherwise make a new connection each millisecond.
-	minPause = 100 * time.Millisecond
+	// minRetry is the shortest time from a refund without an answer to the next one. Slots with a
+	// TTL of some milliseconds would otherwise make a new connection each millisecond.
+	minRetry = 100 * time.Millisecond
 
 	// maxEntries bounds the memory of a queue: an entry takes less than 1 KB, so a queue takes less
 	// than 10 MB.
@@ -60,9 +60,9 @@ type entry struct {
 	index int  // in the queue
 }
 
-func newEntry(ctx context.Context, row backend.Row, ended bool, due time.Time) *entry {
+func newEntry(ctx context.Context, row backend.AskedRow, ended bool, due time.Time) *entry {
 	r := newRefund()
-	r.call.Rows = []backend.Row{row}
+	r.call.Rows = []backend.AskedRow{row}
 	now := time.Now()
 	e := &entry{ctx: ctx, refund: r.call, ttl: row.TTL, ended: ended, added: now, due: due}
 	if ended {
@@ -111,8 +111,8 @@ func (u *Undo) run(node string, q *queue) {
 			timer.Stop()
 			continue
 		}
-		reply, err := u.ask(e.ctx, &e.refund)
-		u.asked(q, e, &reply, err)
+		reply, err := u.send(e.ctx, &e.refund)
+		u.afterRefund(q, e, &reply, err)
 	}
 }
 
@@ -127,28 +127,28 @@ func (u *Undo) first(node string, q *queue) *entry {
 	return q.entries[0]
 }
 
-// asked removes an entry after a refund, or puts it off.
-func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
+// afterRefund removes an entry after a refund, or puts it off.
+func (u *Undo) afterRefund(q *queue, e *entry, reply *backend.Reply, err error) {
 	if errors.Is(err, redis.ErrClosed) {
 		u.abandon(q, e.ctx, err)
 		return
 	}
 	now := time.Now()
 	isAnswered := redis.IsAnswered(err)
-	isOver := e.isOver(reply, err, now)
+	isSettled := e.isSettled(reply, err, now)
 	u.mutex.Lock()
-	if !e.heard && (isOver || isAnswered) {
+	if !e.heard && (isSettled || isAnswered) {
 		e.heard = true
 		e.task.end()
 	}
-	if isOver {
+	if isSettled {
 		heap.Remove(&q.entries, e.index)
 	} else {
-		pause := e.ttl / tries
+		retry := e.ttl / tries
 		if !isAnswered {
-			pause = max(pause, minPause)
+			retry = max(retry, minRetry)
 		}
-		e.due = now.Add(max(pause, time.Millisecond))
+		e.due = now.Add(max(retry, time.Millisecond))
 		heap.Fix(&q.entries, e.index)
 	}
 	dropped := 0
@@ -156,7 +156,7 @@ func (u *Undo) asked(q *queue, e *entry, reply *backend.Reply, err error) {
 		dropped, q.dropped = q.dropped, 0
 	}
 	u.mutex.Unlock() // before it logs: the logger may block, or call the Limiter
-	if isOver && !isDecided(err) {
+	if isSettled && !isDecided(err) {
 		u.logger.WarnContext(e.ctx, "a slot was not given back: it ends with its TTL",
 			"key", e.refund.Rows[0].Key, "ttl", e.ttl, "error", err)
 	}
@@ -180,9 +180,9 @@ func (u *Undo) abandon(q *queue, ctx context.Context, err error) {
 	u.logger.WarnContext(ctx, "slots were not given back: they end with their TTL", "slots", abandoned, "error", err)
 }
 
-// isOver reports whether the slot need not be asked back any more, after a refund at the instant
+// isSettled reports whether the slot need not be asked back any more, after a refund at the instant
 // now.
-func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
+func (e *entry) isSettled(reply *backend.Reply, err error, now time.Time) bool {
 	switch {
 	case err == nil && reply.First.Held:
 		return true
@@ -199,8 +199,8 @@ func (e *entry) isOver(reply *backend.Reply, err error, now time.Time) bool {
 }
 
 // uncertain returns how many slots are still asked back, or were left to their TTL and not logged
-// yet. It removes from the numbers of tasks those that these slots have: each slot counts, and no
-// task twice.
+// yet. It removes the tasks of these slots from numbers: each slot counts once, and its task does
+// not count again.
 func (u *Undo) uncertain(numbers map[uint64]bool) (slots int) {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()

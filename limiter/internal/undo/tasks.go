@@ -39,7 +39,7 @@ func (t *tasks) begin(ctx context.Context) (context.Context, task) {
 	return ctx, begun
 }
 
-// taskKey is the key in a context of the task that has begun with it.
+// taskKey is the key of the task in the context that begin has returned.
 type taskKey struct{}
 
 func (k task) end() {
@@ -80,7 +80,7 @@ func (t *tasks) wait(ctx context.Context) (left map[uint64]bool) {
 	}
 }
 
-// upTo returns the numbers up to one that have a task which has not ended.
+// upTo returns the numbers of the tasks that have not ended, up to the number last.
 func (t *tasks) upTo(last uint64) map[uint64]bool {
 	numbers := map[uint64]bool{}
 	for number := range t.open {

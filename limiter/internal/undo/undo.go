@@ -2,8 +2,8 @@
 // refused, what a call took after its caller had left, and slots whose holders have released them.
 //
 // A funnel gets its tokens back by the receipt of the reply, a quota by the end of the period in
-// which the call was counted, and slots by the name of their holder. All of it goes the road that
-// every call goes, but OnFailure does not apply to it.
+// which the call was counted, and slots by the name of their holder. Refunds are sent like all
+// other calls, but OnFailure does not apply to them.
 //
 // Tokens are given back once, because a second refund would give other callers' tokens back; if
 // that answer is lost, they leak, or stay used until the period ends. A slot may be given back any
@@ -27,7 +27,7 @@ import (
 
 // An Undo gives back. Make one with [New]. All methods may be called from any number of goroutines.
 type Undo struct {
-	ask    Ask
+	send   Send
 	node   func(key string) string
 	logger *slog.Logger
 	tasks  tasks
@@ -36,13 +36,13 @@ type Undo struct {
 	queues map[string]*queue // by node; a queue that is empty is not kept
 }
 
-// Ask sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
-type Ask func(ctx context.Context, c *backend.Call) (backend.Reply, error)
+// Send sends a refund and calls the hooks. In a Limiter it also wakes callers that wait for slots.
+type Send func(ctx context.Context, c *backend.Call) (backend.Reply, error)
 
-// New returns an Undo that gives back by ask. Node returns the node that has a key: a node that
+// New returns an Undo that gives back by send. Node returns the node that has a key: a node that
 // does not answer delays only the slots that it counts.
-func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
-	return &Undo{ask: ask, node: node, logger: logger, queues: map[string]*queue{}}
+func New(send Send, node func(key string) string, logger *slog.Logger) *Undo {
+	return &Undo{send: send, node: node, logger: logger, queues: map[string]*queue{}}
 }
 
 // Undo gives back what a call took, in the background. The channel receives a value once every
@@ -50,7 +50,7 @@ func New(ask Ask, node func(key string) string, logger *slog.Logger) *Undo {
 // and updates what remains.
 //
 // The value is false if Redis has not decided the refund of a slot, which then waits in the queue.
-// The holder must not take a slot again: the refund would end that one.
+// The holder must not take a slot again: the refund in the queue would end the new slot.
 func (u *Undo) Undo(ctx context.Context, c *backend.Call, reply *backend.Reply) <-chan bool {
 	decided := make(chan bool, 1)
 	u.Go(ctx, func(ctx context.Context) { decided <- u.refundAll(ctx, c, reply) })
@@ -111,7 +111,7 @@ func newRefund() refund {
 }
 
 // refundOfTokens returns the call that gives the tokens of a row back.
-func refundOfTokens(c *backend.Call, asked backend.Row, row *backend.RowReply, index int) refund {
+func refundOfTokens(c *backend.Call, asked backend.AskedRow, row *backend.RowReply, index int) refund {
 	r := newRefund()
 	if c.Operation == call.Take {
 		asked.Quantity = int(row.Taken)
@@ -122,7 +122,7 @@ func refundOfTokens(c *backend.Call, asked backend.Row, row *backend.RowReply, i
 		asked.Tokens, _ = asked.Words.Rate.Request(int64(asked.Quantity)) // fits: it was taken
 		r.call.Receipt = row.Receipt
 	}
-	r.call.Rows, r.rows = []backend.Row{asked}, []int{index}
+	r.call.Rows, r.rows = []backend.AskedRow{asked}, []int{index}
 	return r
 }
 
@@ -142,7 +142,7 @@ func (r *refund) note(reply, after *backend.Reply) {
 func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Reply, error) {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	defer t.end()
-	reply, err := u.ask(ctx, refund)
+	reply, err := u.send(ctx, refund)
 	if isDecided(err) || !refund.EndsSlot() {
 		return reply, err
 	}
@@ -154,9 +154,9 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 	return reply, err
 }
 
-// Lost asks the slots back that a call may have taken, because Redis has not decided it. Ended says
-// that an error reply came: then one refund that Redis decides is enough. Otherwise the call may
-// still be executed, by a server that stood still, or because TCP sends it again.
+// Lost asks for the slots back that a call may have taken, because Redis has not decided the call.
+// Ended says that an error reply came: then one refund that Redis decides is enough. Otherwise the
+// call may still be executed, by a server that stood still, or because TCP sends it again.
 func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 	if !c.MayBeUndone() {
 		return

@@ -1,5 +1,5 @@
 // What a call took is given back by its receipt or its holder, and nothing else. Slots are asked
-// back until Redis has answered. Drain waits for all of it.
+// back until Redis has answered.
 
 package undo
 
@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
 	"funnel/limiter/internal/calendar"
-	"funnel/limiter/internal/redis"
 )
 
 // A desk is where refunds arrive: it answers each by a function.
@@ -101,11 +99,11 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-func slotRow(key, holder string) backend.Row {
-	return backend.Row{Key: key, Kind: call.Slots, TTL: 10 * time.Second, Holder: holder}
+func slotRow(key, holder string) backend.AskedRow {
+	return backend.AskedRow{Key: key, Kind: call.Slots, TTL: 10 * time.Second, Holder: holder}
 }
 
-func funnelRow(key string, quantity int) backend.Row {
+func funnelRow(key string, quantity int) backend.AskedRow {
 	rate, err := gcra.NewRate(100, 1, int64(time.Second))
 	if err != nil {
 		panic(err)
@@ -114,17 +112,17 @@ func funnelRow(key string, quantity int) backend.Row {
 	if err != nil {
 		panic(err)
 	}
-	return backend.Row{Key: key, Tokens: tokens, Quantity: quantity, Words: &backend.Words{Rate: rate}}
+	return backend.AskedRow{Key: key, Tokens: tokens, Quantity: quantity, Words: &backend.Words{Rate: rate}}
 }
 
-func quotaRow(key string, quantity int) backend.Row {
-	return backend.Row{Key: key, Kind: call.Quota, Quantity: quantity,
-		Quota: backend.Quota{Limit: 100, Calendar: calendar.Days(time.UTC)}}
+func quotaRow(key string, quantity int) backend.AskedRow {
+	return backend.AskedRow{Key: key, Kind: call.Quota, Quantity: quantity,
+		Quota: backend.QuotaLimit{Limit: 100, Calendar: calendar.Days(time.UTC)}}
 }
 
 // Each row of tokens is a refund of its own, by its receipt; all slots are one refund.
 func TestWhatIsGivenBack(t *testing.T) {
-	rows := []backend.Row{slotRow("a:s", "h"), funnelRow("a:f", 3), quotaRow("a:q", 4), slotRow("a:t", "h")}
+	rows := []backend.AskedRow{slotRow("a:s", "h"), funnelRow("a:f", 3), quotaRow("a:q", 4), slotRow("a:t", "h")}
 	took := func(source string) backend.Reply {
 		return backend.Reply{First: backend.RowReply{Source: source}, Others: []backend.RowReply{
 			{Source: source, Receipt: 41}, {Source: source, Receipt: 42e9}, {Source: source}}}
@@ -147,7 +145,7 @@ func TestWhatIsGivenBack(t *testing.T) {
 		"a charge":      {backend.Call{Operation: call.Charge, Rows: rows}, took(backend.Module), nil},
 		"for later": {backend.Call{Operation: call.Reserve, Rows: rows[1:2], MaxWait: 1},
 			backend.Reply{First: took(backend.Module).Others[0]}, nil},
-		"for no tokens": {backend.Call{Operation: call.Reserve, Rows: []backend.Row{funnelRow("a:f", 0)}},
+		"for no tokens": {backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{funnelRow("a:f", 0)}},
 			backend.Reply{First: backend.RowReply{Source: backend.Module}}, nil},
 		"as much as fits": {backend.Call{Operation: call.Take, Rows: rows[1:2]},
 			backend.Reply{Limited: true, First: backend.RowReply{Source: backend.Module, Limited: true, Taken: 2, Receipt: 41}},
@@ -160,6 +158,7 @@ func TestWhatIsGivenBack(t *testing.T) {
 			for i := range c.call.Rows {
 				if c.want != nil && c.reply.Row(i).Source != "" {
 					require.Zero(t, c.reply.Row(i).Receipt, "%s: row %d", name, i)
+					require.Zero(t, c.reply.Row(i).Taken, "%s: row %d", name, i)
 				}
 			}
 			if c.want != nil {
@@ -202,7 +201,7 @@ func TestSlotsAreAskedBack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			d := newDesk(func(*backend.Call) (backend.Reply, error) { return c.answers(time.Since(began)) })
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, c.ended)
+			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{slotRow("a:s", "h")}}, c.ended)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			asked := d.taken()
@@ -211,6 +210,67 @@ func TestSlotsAreAskedBack(t *testing.T) {
 			require.Equal(t, c.log != "", strings.Count(d.log.String(), "\n") == 1 && strings.Contains(d.log.String(), c.log),
 				"%s: %s", c.name, d.log.String())
 			require.Empty(t, d.queues, "%s: nothing is kept", c.name)
+			left, err := d.Drain(t.Context())
+			require.NoError(t, err, c.name)
+			require.Zero(t, left, "%s: calls that are still under way", c.name)
+		})
+	}
+}
+
+// A slot that nobody answers about is asked back for an hour, and the log says when that is over.
+// Slots with a short TTL are asked back each 100 ms, so that a dead server gets few connections.
+func TestSlotsThatNobodyAnswersAbout(t *testing.T) {
+	for _, c := range []struct {
+		ttl   time.Duration
+		times int
+	}{
+		{ttl: 10 * time.Second, times: 3600 + 1},
+		{ttl: time.Second, times: 36_000 + 1},
+		{ttl: time.Millisecond, times: 36_000 + 1},
+		{ttl: 5 * time.Hour, times: 10 + 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(func(*backend.Call) (backend.Reply, error) { return backend.Reply{}, errNoAnswer })
+			row := slotRow("a:s", "h")
+			row.TTL = c.ttl
+			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{row}}, false)
+			time.Sleep(10 * time.Hour)
+			synctest.Wait()
+			asked := d.taken()
+			require.Len(t, asked, c.times, "a TTL of %v: the last was %q", c.ttl, asked[len(asked)-1])
+			require.Equal(t, fmt.Sprint(max(time.Hour, c.ttl), " a:s h"), asked[len(asked)-1])
+			require.Contains(t, d.log.String(), "a slot was not given back: it ends with its TTL", "a TTL of %v", c.ttl)
+			require.Equal(t, 1, strings.Count(d.log.String(), "\n"), "a TTL of %v: %s", c.ttl, d.log.String())
+			require.Empty(t, d.queues, "nothing is kept")
+		})
+	}
+}
+
+// Undo tells whether the holder may take its slot again: not while a refund waits in the queue.
+func TestUndoTellsWhetherSlotsAreBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		row     backend.AskedRow
+		err     error
+		decided bool
+	}{
+		"a slot, answered":        {slotRow("a:s", "h"), nil, true},
+		"a slot, not answered":    {slotRow("a:s", "h"), errNoAnswer, false},
+		"a slot, an error reply":  {slotRow("a:s", "h"), errLoading, false},
+		"a slot, of a wrong call": {slotRow("a:s", "h"), backend.Invalid(replyError("WRONGTYPE")), true},
+		"tokens, not answered":    {funnelRow("a:f", 1), errNoAnswer, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(func(*backend.Call) (backend.Reply, error) {
+				if c.err != nil {
+					return backend.Reply{}, c.err
+				}
+				return replied(true)
+			})
+			reply := backend.Reply{First: backend.RowReply{Source: backend.Module, Receipt: 41}}
+			decided := <-d.Undo.Undo(t.Context(),
+				&backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{c.row}}, &reply)
+			require.Equal(t, c.decided, decided, name)
+			time.Sleep(time.Minute)
 		})
 	}
 }
@@ -223,7 +283,7 @@ func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 		lose := func(key string, ttl time.Duration) {
 			row := slotRow(key, "h")
 			row.TTL = ttl
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, false)
+			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{row}}, false)
 		}
 		lose("a:slow", 30*time.Second)
 		time.Sleep(2500 * time.Millisecond)
@@ -242,7 +302,7 @@ func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 func TestGiveBackGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		row   backend.Row
+		row   backend.AskedRow
 		downs time.Duration // for how long Redis does not answer
 		times int
 	}{
@@ -260,7 +320,7 @@ func TestGiveBackGoesOn(t *testing.T) {
 				return replied(true)
 			})
 			refund := newRefund()
-			refund.call.Rows = []backend.Row{c.row}
+			refund.call.Rows = []backend.AskedRow{c.row}
 			_, err := d.GiveBack(t.Context(), &refund.call)
 			require.Equal(t, c.downs > 0, err != nil, c.name)
 			time.Sleep(time.Minute)
@@ -283,7 +343,7 @@ func TestEachNodeHasAQueue(t *testing.T) {
 		for i := range 50 {
 			for _, node := range []string{"hangs", "works"} {
 				row := slotRow(fmt.Sprint(node, ":", i), "h")
-				d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, true)
+				d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{row}}, true)
 			}
 		}
 		time.Sleep(time.Millisecond)
@@ -298,106 +358,4 @@ func TestEachNodeHasAQueue(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, d.queues)
 	})
-}
-
-// A queue has room for a bounded number of slots. The others end with their TTL, and the log counts
-// them.
-func TestQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		works := make(chan struct{})
-		d := newDesk(func(*backend.Call) (backend.Reply, error) { <-works; return replied(true) })
-		const tooMany = 17
-		for i := range maxEntries + tooMany {
-			row := slotRow(fmt.Sprint("a:", i), "h")
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, true)
-		}
-		close(works)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.Len(t, d.taken(), maxEntries)
-		require.Contains(t, d.log.String(), fmt.Sprint("slots=", tooMany))
-		require.Equal(t, 1, strings.Count(d.log.String(), "\n"))
-	})
-}
-
-// A client that is closed stays closed: its slots are left to their TTL, with one line in the log.
-func TestClosedClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var isClosed atomic.Bool
-		d := newDesk(func(*backend.Call) (backend.Reply, error) {
-			if isClosed.Load() {
-				return backend.Reply{}, backend.Unavailable(redis.ErrClosed)
-			}
-			return backend.Reply{}, errNoAnswer
-		})
-		for i := range 100 {
-			row := slotRow(fmt.Sprint("a:", i), "h")
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{row}}, false)
-		}
-		time.Sleep(time.Minute)
-		isClosed.Store(true)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, 1, strings.Count(d.log.String(), "\n"), d.log.String())
-		require.Contains(t, d.log.String(), "slots=100")
-		require.Empty(t, d.queues, "no goroutine goes on")
-		left, err := d.Drain(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, left)
-	})
-}
-
-// Drain waits until everything has been answered once, and tells what is uncertain even then.
-func TestDrain(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		begin   func(t *testing.T, d *desk)
-		answers func(after time.Duration) (backend.Reply, error)
-		within  time.Duration
-		after   time.Duration // when Drain returns
-		left    int
-	}{
-		{"nothing", func(*testing.T, *desk) {}, nil, time.Minute, 0, 0},
-		{"a refund under way", func(t *testing.T, d *desk) {
-			go func() {
-				_, _ = d.GiveBack(t.Context(), &backend.Call{Operation: call.Refund, Rows: []backend.Row{slotRow("a:s", "h")}})
-			}()
-			synctest.Wait()
-		}, slowly(replied(true)), time.Minute, 2 * time.Second, 0},
-		{"a call whose caller has left, and then its refund", func(t *testing.T, d *desk) {
-			c := &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}
-			late := d.Leave(t.Context(), c)
-			reply := &backend.Reply{First: backend.RowReply{Source: backend.Module}}
-			time.AfterFunc(3*time.Second, func() { late.Decided(reply) })
-		}, slowly(replied(true)), time.Minute, 5 * time.Second, 0},
-		{"a lost slot, which may be taken later", func(t *testing.T, d *desk) {
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, false)
-		}, always(replied(false)), time.Minute, 0, 1},
-		{"a release without an answer, and its second attempt", func(t *testing.T, d *desk) {
-			d.Go(t.Context(), func(ctx context.Context) {
-				_, _ = d.GiveBack(ctx, &backend.Call{Operation: call.Refund, Rows: []backend.Row{slotRow("a:s", "h")}})
-			})
-		}, func(after time.Duration) (backend.Reply, error) {
-			if after < time.Second {
-				return backend.Reply{}, errNoAnswer
-			}
-			return replied(true)
-		}, time.Minute, time.Second, 0},
-		{"no answer in time", func(t *testing.T, d *desk) {
-			d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.Row{slotRow("a:s", "h")}}, true)
-		}, always(backend.Reply{}, errNoAnswer), 5 * time.Second, 5 * time.Second, 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			d := newDesk(func(*backend.Call) (backend.Reply, error) { return c.answers(time.Since(began)) })
-			c.begin(t, d)
-			ctx, cancel := context.WithTimeout(t.Context(), c.within)
-			defer cancel()
-			left, err := d.Drain(ctx)
-			require.Equal(t, c.left, left, c.name)
-			require.Equal(t, c.after, time.Since(began), c.name)
-			require.Equal(t, c.after == c.within, err != nil, "%s: %v", c.name, err)
-			time.Sleep(time.Minute)
-		})
-	}
 }

@@ -9,6 +9,11 @@ import (
 // Forever is the longest Duration, 292 years. It is the max wait of a caller that nothing bounds.
 const Forever time.Duration = 1<<63 - 1
 
+// ForSlot is how long a caller is told to wait if it lacks only a slot, because nobody knows when a
+// slot comes free. Work whose number in flight is limited takes about a second. The time until the
+// first slot ends is far too long, since slots are released before.
+const ForSlot = time.Second
+
 // Left returns the time until the deadline of ctx, at least 0, or Forever if it has none.
 func Left(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()

@@ -47,3 +47,18 @@ func TestSleep(t *testing.T) {
 		})
 	}
 }
+
+// A caller that has nothing to sleep goes ahead, even if its context is done.
+func TestNothingToSleep(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // a select of two channels that are ready would take each of them at times
+		require.NoError(t, Sleep(gone, 0))
+		require.Equal(t, context.Canceled, Sleep(gone, time.Hour))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		require.NoError(t, Sleep(t.Context(), 1))
+		require.Equal(t, time.Nanosecond, time.Since(began), "one nanosecond is something to sleep")
+	})
+}

@@ -65,7 +65,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	if s.Marker, err = bench.BuildMarker(ctx, folder); err != nil {
+	s.Marker, err = bench.BuildMarker(ctx, folder)
+	if err != nil {
 		return err
 	}
 	tables := []bench.Table{s.Describe()}
@@ -85,6 +86,11 @@ func run(ctx context.Context) error {
 			fmt.Printf("%s\n\n%s\n", table.Title, table.Markdown())
 		}
 	}
+	s.DescribeEnd(&tables[0])
+	if s.Err != nil {
+		return s.Err
+	}
+	fmt.Print(tables[0].Markdown())
 	if *update != "" {
 		return bench.Update(*update, tables)
 	}

@@ -1,5 +1,5 @@
-/* The module that funnel-bench loads in addition to the one it measures, compiled when it
- * runs. It has these commands:
+/* The module that funnel-bench loads in addition to the one it measures, compiled when it runs. It
+ * has these commands:
  *
  *   BENCH.NOOP key argument...   replies five integers and does nothing else: the cost of any
  *                                module command before its own work
@@ -9,14 +9,15 @@
  * So one run of a server under callgrind measures any number of commands, without a debugger
  * interface and without symbols of the server.
  *
- * The floor of CL.THROTTLE is two commands that make the same calls of the Modules API, in the
- * same order (module/commands.c), with constants instead of parsed numbers and a decision:
+ * The floor of CL.THROTTLE is two commands that make the same calls of the Modules API, in the same
+ * order (module/commands.c), with constants instead of parsed numbers and a decision:
  *
  *   BENCH.ALLOW key capacity count period quantity   as an allowed CL.THROTTLE
  *   BENCH.LIMIT key capacity count period quantity   as a limited CL.THROTTLE
  *
- * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as
- * long as CL.THROTTLE, and the constants have as many digits as the numbers in the calls that are counted. */
+ * Any cost of CL.THROTTLE above these is funnel's own: arguments, arithmetic. The names are as long
+ * as CL.THROTTLE, and the constants have as many digits as the numbers in the calls that are
+ * counted. */
 
 #include <string.h>
 #include <time.h>
@@ -132,7 +133,8 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ct
     (void)argv, (void)argc;
     if (find_functions(ctx) != NULL) return REDISMODULE_ERR;
     redis.SetModuleAttribs(ctx, "bench", 1, REDISMODULE_APIVER_1);
-    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second time. */
+    /* As in module/load.c. Otherwise, closing the key would call SignalModifiedKey a second
+     * time. */
     redis.SetModuleOptions(ctx, REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED);
     pxat = redis.CreateString(NULL, "PXAT", 4);
     if (redis.CreateCommand(ctx, "bench.noop", noop, "fast", 1, 1, 1) != REDISMODULE_OK) return REDISMODULE_ERR;

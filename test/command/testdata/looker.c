@@ -1,5 +1,6 @@
-/* Stands for another module, which opens each key in the events of that key. Like funnel it needs no
- * header file: the first word of the context points to the function that finds all other functions. */
+/* Stands for another module, which opens each key in the events of that key. Like funnel it needs
+ * no header file: the first word of the context points to the function that finds all other
+ * functions. */
 
 struct context {
     int (*find)(const char *name, void *function);

@@ -46,7 +46,8 @@ func Shell(t testing.TB, folder string, port int, lines string) string {
 // NeedRedisCLI skips a test whose lines call redis-cli, if that is not installed.
 func NeedRedisCLI(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-cli"); err != nil {
+	_, err := exec.LookPath("redis-cli")
+	if err != nil {
 		t.Skip("needs redis-cli: ", err)
 	}
 }

@@ -48,7 +48,8 @@ func Blocks(t testing.TB, path string) (blocks []Block) {
 	above := ""
 	for i := 0; i < len(lines); i++ {
 		text := ""
-		if begin := fence.FindStringSubmatch(lines[i]); begin != nil {
+		begin := fence.FindStringSubmatch(lines[i])
+		if begin != nil {
 			length := slices.Index(lines[i+1:], begin[1]+"```")
 			require.NotEqual(t, -1, length, "%s: line %d begins a block that does not end", path, i+1)
 			for _, line := range lines[i+1 : i+1+length] {

@@ -1,4 +1,4 @@
-import asyncio, redis, redis.asyncio, time, types, uuid
+import asyncio, redis, redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 class Redis(redis.asyncio.Redis):

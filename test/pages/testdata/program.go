@@ -18,6 +18,7 @@ import (
 
 	"funnel/limiter"
 	"funnel/limiter/httplimit"
+	"funnel/limiter/lease"
 )
 
 var ctx = context.Background()
@@ -55,11 +56,43 @@ func main() {
 		"http": func() error {
 			// snippet: http
 		},
+		"leases": func() error {
+			// snippet: leases
+			if result.Limited() {
+				return errors.New("limited")
+			}
+			return err
+		},
 		"proxy": func() error {
 			mux := http.NewServeMux()
 			mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
+			// snippet: cors
 			// snippet: proxy
 			return throughProxy(handler)
+		},
+		"levels": func() error {
+			// snippet: levels
+			return nil
+		},
+		"warn": func() error {
+			for range 2 { // the second call sends no warning
+				if err := func() error {
+					// snippet: warn
+					return nil
+				}(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"names": func() error {
+			// snippet: names
+			return nil
+		},
+		"regions": func() error {
+			region := "eu"
+			// snippet: regions
+			return nil
 		},
 		"yield": func() error {
 			// snippet: yield
@@ -89,7 +122,7 @@ func serve(_ string, handler http.Handler) error {
 }
 
 // throughProxy sends requests as a proxy does, and returns an error unless the client is limited,
-// and preflights and health checks are not.
+// preflights and health checks are not, and a browser shows scripts all headers.
 func throughProxy(handler http.Handler) error {
 	limited := 0
 	for range 100 {
@@ -98,9 +131,19 @@ func throughProxy(handler http.Handler) error {
 			r := httptest.NewRequest(method, path, nil)
 			r.RemoteAddr = "10.0.0.7:4711"
 			r.Header.Set("X-Forwarded-For", "203.0.113.9")
+			if method == http.MethodOptions {
+				r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+			}
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, r)
-			if recorder.Code == http.StatusOK {
+			exposed := recorder.Header().Get("Access-Control-Expose-Headers")
+			for name := range recorder.Header() {
+				isOurs := name == "Retry-After" || strings.Contains(name, "Ratelimit")
+				if isOurs && !strings.Contains(strings.ToLower(exposed), strings.ToLower(name)) {
+					return fmt.Errorf("scripts do not see %s", name)
+				}
+			}
+			if recorder.Code == http.StatusOK || recorder.Code == http.StatusNoContent {
 				continue
 			}
 			limited++

@@ -1,6 +1,6 @@
-// The tests of the Docker image run containers, as scripts/image-test.sh builds it. FUNNEL_IMAGE
-// names the image; without it, what needs one is skipped. FUNNEL_IMAGE_BASE is the image that it is
-// built on, and FUNNEL_IMAGE_GO the image with Go that compiles the module.
+// These tests run containers of the Docker image, which scripts/image-test.sh builds. FUNNEL_IMAGE
+// names the image; without it, tests that need one are skipped. FUNNEL_IMAGE_BASE is the image that
+// it is built on, and FUNNEL_IMAGE_GO the image with Go that compiles the module.
 
 package image_test
 
@@ -32,7 +32,7 @@ func fromEnvironment(t testing.TB, name string) string {
 	return value
 }
 
-// pause is between two questions to Docker, each of which starts a process.
+// pause is the time between two questions to Docker, each of which starts a process.
 const pause = 50 * time.Millisecond
 
 // unique makes a name that nothing else on this machine has.

@@ -46,8 +46,9 @@ func TestFileThatLoadsTheModuleItself(t *testing.T) {
 	requireReply(t, box.client(t), 16)
 }
 
-// TestWhatEndsTheContainer, and its log says why. To ignore an argument would change limits
-// silently. Docker makes a folder of a file that is missing, which servers read as an empty file.
+// TestWhatEndsTheContainer: the container ends, and its log says why. To ignore an argument would
+// silently change limits. If a file is missing, Docker makes a folder of its name, which servers
+// read as an empty file.
 func TestWhatEndsTheContainer(t *testing.T) {
 	t.Parallel()
 	const isFolder = "/etc/redis.conf is a folder, not a configuration file. Docker makes one where the file"

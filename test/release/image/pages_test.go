@@ -40,12 +40,14 @@ func TestGoOfTheImageIsThatOfTheModule(t *testing.T) {
 // it. All layers except the labels exist already.
 func TestLinesOfTheREADME(t *testing.T) {
 	t.Parallel()
-	commit := inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.revision")`)
+	label := func(name string) string {
+		return inspect(t, image(t), `(index .Config.Labels "org.opencontainers.image.`+name+`")`)
+	}
 	lines := linesOf(t, "README.md", "docker")
 	require.Equal(t, []string{"docker build -t funnel .", "docker run -p 127.0.0.1:6379:6379 funnel"}, lines)
 	name := unique()
 	t.Cleanup(func() { tryDocker("rmi", name) })
-	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+commit+
+	page.Shell(t, top, 0, strings.Replace(lines[0], "funnel", name, 1)+" --build-arg COMMIT="+label("revision")+" --build-arg VERSION="+label("version")+
 		" --build-arg BASE="+fromEnvironment(t, "FUNNEL_IMAGE_BASE")+
 		" --build-arg GO_IMAGE="+fromEnvironment(t, "FUNNEL_IMAGE_GO"))
 	box := newContainer(t)
@@ -109,7 +111,8 @@ func TestLinesOfThePage(t *testing.T) {
 // returns what it prints.
 func run(t *testing.T, line, image string) string {
 	line = regexp.MustCompile(` funnel( |$)`).ReplaceAllString(line, " "+image+"$1")
-	if before, after, found := strings.Cut(line, " funnel:/data "); found {
+	before, after, found := strings.Cut(line, " funnel:/data ")
+	if found {
 		line = before + " " + volume(t) + ":/data " + after
 	}
 	command := exec.Command("bash", "-c", line)
@@ -133,7 +136,8 @@ func manifest(t *testing.T) (documents []any) {
 // at returns the part of a document at a path of keys and indexes.
 func at(part any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
-		if list, isList := part.([]any); isList {
+		list, isList := part.([]any)
+		if isList {
 			index, _ := strconv.Atoi(key)
 			part = list[index]
 		} else {
@@ -152,20 +156,29 @@ func words(list any) (words []string) {
 
 func TestManifestOfThePage(t *testing.T) {
 	documents := manifest(t)
-	service, set := documents[0], documents[1]
+	service, set, budget := documents[0], documents[1], documents[2]
 	pod, labels := at(set, "spec.template.spec"), at(set, "spec.template.metadata.labels")
 	funnel, user := at(pod, "containers.0"), at(pod, "securityContext")
 	require.NotEmpty(t, labels)
 	require.Equal(t, labels, at(set, "spec.selector.matchLabels"))
 	require.Equal(t, labels, at(service, "spec.selector"))
+	require.Equal(t, labels, at(budget, "spec.selector.matchLabels"))
 	require.Equal(t, at(service, "metadata.name"), at(set, "spec.serviceName"))
 	mount := map[string]any{"name": at(pod, "volumes.0.name"), "mountPath": "/data"}
-	require.Equal(t, []any{mount}, at(funnel, "volumeMounts"))
+	require.Equal(t, mount, at(funnel, "volumeMounts.0"))
+	require.Equal(t, at(pod, "volumes.1.name"), at(funnel, "volumeMounts.1.name"))
 	t.Run("in a container", func(t *testing.T) {
+		// The Secret, as the page makes it, in a folder.
+		const secret = `auth.conf="requirepass $password"`
+		require.Contains(t, read(t, "docs/kubernetes.md"), secret)
+		folder, file := t.TempDir(), at(pod, "volumes.1.secret.items.0.path").(string)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file), []byte("requirepass secret"), 0o644))
+		require.NoError(t, os.Chmod(folder, 0o755))
 		command := words(at(funnel, "args"))
-		require.Equal(t, "$(REDISCLI_AUTH)", command[1])
-		command[1] = "secret"
+		require.Equal(t, fmt.Sprint(at(funnel, "volumeMounts.1.mountPath"), "/", file), command[1])
+		require.NotContains(t, fmt.Sprint(command), "AUTH", "no password on the command line")
 		box := start(t, []string{
+			"--volume", fmt.Sprint(folder, ":", at(funnel, "volumeMounts.1.mountPath"), ":ro"),
 			"--env", "REDISCLI_AUTH=secret", "--user", fmt.Sprint(at(user, "runAsUser"), ":", at(user, "runAsGroup")),
 			"--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
 			"--tmpfs", fmt.Sprint("/data:mode=770,gid=", at(user, "fsGroup")),

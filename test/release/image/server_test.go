@@ -22,7 +22,8 @@ func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	box := start(t, []string{"--health-interval", "1s"})
 	client := box.client(t)
 	servertest.Await(t, pause, "the container is healthy", func() error {
-		if status := inspect(t, box, ".State.Health.Status"); status != `"healthy"` {
+		status := inspect(t, box, ".State.Health.Status")
+		if status != `"healthy"` {
 			return fmt.Errorf("it is %s", status)
 		}
 		return nil

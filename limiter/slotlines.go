@@ -10,18 +10,18 @@ import (
 	"funnel/limiter/internal/line"
 )
 
-// lines are the lines in which callers of [Limiter.Acquire] wait. Callers who ask for the same
+// slotLines are the lines in which callers of [Limiter.Acquire] wait. Callers who ask for the same
 // slots stand in one line. A key may be in the slots of several lines, so lines also know which
 // lines wait for a key.
-type lines struct {
+type slotLines struct {
 	*line.Lines[string, []Request]
 
 	mutex   sync.Mutex
 	waiting map[string]map[string]int // by the key of slots and by line: how many callers wait
 }
 
-func newLines(now func() time.Duration) lines {
-	return lines{Lines: line.New[string, []Request](now), waiting: map[string]map[string]int{}}
+func newSlotLines(now func() time.Duration) slotLines {
+	return slotLines{Lines: line.New[string, []Request](now), waiting: map[string]map[string]int{}}
 }
 
 // lineOf names the line of callers who ask for these slots, in any order.
@@ -36,21 +36,23 @@ func lineOf(slots []slotsRow) string {
 
 // join adds a caller to the end of the line for these slots, until it leaves. The place is nil if
 // maxWaiting callers wait there already.
-func (l *lines) join(slots []slotsRow, requests []Request, maxWaiting int) (
+func (l *slotLines) join(slots []slotsRow, requests []Request, maxWaiting int) (
 	place *line.Place[string, []Request], leave func()) {
 	name := lineOf(slots)
+	// Before it joins: a slot that is released once the caller is in the line has to wake it.
+	l.count(name, slots, 1)
 	place = l.Join(name, maxWaiting, requests)
 	if place == nil {
+		l.count(name, slots, -1)
 		return nil, nil
 	}
-	l.count(name, slots, 1)
 	return place, func() {
 		place.Leave()
 		l.count(name, slots, -1)
 	}
 }
 
-func (l *lines) count(line string, slots []slotsRow, more int) {
+func (l *slotLines) count(line string, slots []slotsRow, more int) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for _, row := range slots {
@@ -71,13 +73,13 @@ func (l *lines) count(line string, slots []slotsRow, more int) {
 
 // slotFreed wakes the first caller of each line that waits for this key, because a slot has come
 // free. Apart is an estimate of the time between two such events, or 0 if there is none.
-func (l *lines) slotFreed(key string, apart time.Duration) {
+func (l *slotLines) slotFreed(key string, apart time.Duration) {
 	for _, line := range l.linesOf(key) {
 		l.Released(line, apart)
 	}
 }
 
-func (l *lines) linesOf(key string) (lines []string) {
+func (l *slotLines) linesOf(key string) (lines []string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for line := range l.waiting[key] {

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/wait"
 )
 
-// A Decision is the decision on a request: on its tokens, and then on its slot if the policy has
+// An Admission is the decision on a request: on its tokens, and then on its slot if the policy has
 // slots.
-type Decision struct {
+type Admission struct {
 	Results limiter.Results
 	Names   []string // of the policies, in the order of Results
 	tokens  int      // how many Results are on tokens
@@ -17,30 +18,25 @@ type Decision struct {
 }
 
 // Refusing returns the index of the policy that refuses the request, or -1.
-func (d *Decision) Refusing() int { return Refusing(d.Results) }
+func (a *Admission) Refusing() int { return Refusing(a.Results) }
 
 // Refusing returns the index of the Result that limits a call, or -1 if none does. Of several it is
 // the first with the longest wait.
 func Refusing(results limiter.Results) int {
 	index, longest := -1, time.Duration(0)
 	for i, result := range results {
-		wait := waitFor(result)
-		if result.Limited() && (index < 0 || wait > longest) {
-			index, longest = i, wait
+		after := waitFor(result)
+		if result.Limited() && (index < 0 || after > longest) {
+			index, longest = i, after
 		}
 	}
 	return index
 }
 
-// slotWait is how long a request should wait that lacks only a slot: nobody knows when a slot comes
-// free, and work whose number is limited takes about a second. The time until the first slot ends
-// is far too long, since slots are given back before.
-const slotWait = time.Second
-
 // waitFor returns how long a limited request should wait.
 func waitFor(result limiter.Result) time.Duration {
 	if result.Slots.Max > 0 {
-		return slotWait
+		return wait.ForSlot
 	}
 	return result.RetryAfter
 }
@@ -49,22 +45,22 @@ func waitFor(result limiter.Result) time.Duration {
 // rounded up, since a client that comes too early is refused again. It is 0 if waiting does not
 // help.
 func RetryAfter(result limiter.Result) time.Duration {
-	wait := waitFor(result)
-	if wait == limiter.NoRetry {
+	after := waitFor(result)
+	if after == limiter.NoRetry {
 		return 0
 	}
-	return (min(wait, limiter.NoRetry-time.Second) + time.Second - 1).Truncate(time.Second)
+	return (min(after, limiter.NoRetry-time.Second) + time.Second - 1).Truncate(time.Second)
 }
 
 // Begin returns the context for the handler of an allowed request, and a function to call when the
 // handler has returned. It gives the slot back in the background: the answer does not wait for
 // Redis.
-func (d *Decision) Begin(ctx context.Context) (handler context.Context, end func()) {
+func (a *Admission) Begin(ctx context.Context) (handler context.Context, end func()) {
 	outer, end := ctx, func() {}
-	if d.held != nil {
-		ctx, end = d.held.Context(), func() { d.held.ReleaseSoon(outer) }
+	if a.held != nil {
+		ctx, end = a.held.Context(), func() { a.held.ReleaseSoon(outer) }
 	}
-	return context.WithValue(ctx, resultsKey{}, d.Results[:d.tokens:d.tokens]), end
+	return context.WithValue(ctx, resultsKey{}, a.Results[:a.tokens:a.tokens]), end
 }
 
 // resultsKey is the key in a context of the Results on tokens.
