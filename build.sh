@@ -15,9 +15,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/common.sh
 . scripts/compile.sh
 
-# Each has a go.mod of its own, so importers of limiter do not inherit its requirements. .ci/run tests cmd/funnel-ratelimit.
+# Each has a go.mod of its own, so importers of limiter do not inherit its requirements. .ci/run tests those that are not in the first list.
 tested_modules=(cmd/funnel-link test examples/monitoring limiter/grpclimit)
-nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit)
+nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit limiter/caddylimit)
 
 help() {
     cat <<'HELP'

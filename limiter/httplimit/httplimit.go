@@ -78,9 +78,9 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	defer end()
 	inner := r.WithContext(ctx)
 	defer func() { r.MultipartForm = inner.MultipartForm }() // whose files the server removes
-	out := newWriter(w)
-	next.ServeHTTP(out.forHandler(), inner)
-	out.unite() // a handler that writes nothing leaves the headers to the server
+	out, unite := Unite(w)
+	next.ServeHTTP(out, inner)
+	unite() // a handler that writes nothing leaves the headers to the server
 }
 
 // ResultFrom returns the Result of the middleware that let the request with this context through,

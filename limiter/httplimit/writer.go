@@ -20,6 +20,19 @@ type writer struct {
 // ourHeaders are the headers of an allowed request.
 var ourHeaders = [...]string{policyList, stateList, limitHeader, remainingHeader, resetHeader}
 
+// Unite returns a ResponseWriter for a handler behind a decision whose headers [SetHeaders] has set
+// in w. If the handler adds headers of its own about limits, as a reverse proxy adds those of its
+// upstream, they are united before they are sent: each X-RateLimit header has one value, of the
+// side with less remaining, and the lists have one member for each name. Call end when the handler
+// has returned: if it has written nothing, that unites the headers.
+//
+// The handler can flush, hijack and send files as with w, and use [http.ResponseController]. The
+// middleware of [New] does this by itself.
+func Unite(w http.ResponseWriter) (inner http.ResponseWriter, end func()) {
+	out := newWriter(w)
+	return out.forHandler(), out.unite
+}
+
 // newWriter returns the writer of a request whose headers have been set.
 func newWriter(w http.ResponseWriter) *writer {
 	wrapped := &writer{ResponseWriter: w}

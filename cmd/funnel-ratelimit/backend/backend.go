@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"funnel/gcra"
+	"funnel/internal/redisclient"
 	"funnel/limiter"
 )
 
@@ -27,7 +28,7 @@ type Backend struct {
 	settings settings.Settings
 	options  options
 	quotas   quotas
-	client   *client
+	client   *redisclient.Client
 	limiter  *limiter.Limiter
 	single   limiter.Allower // decides on one row: the limiter, or leases
 	counts   *reference.BaseRateLimiter

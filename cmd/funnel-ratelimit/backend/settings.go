@@ -114,7 +114,7 @@ func New(s settings.Settings, events Events) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.limiter = limiter.New(b.client.pipeline, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
+	b.limiter = limiter.New(b.client.Pipeline, limiter.WithPrefix(s.CacheKeyPrefix), limiter.WithTimeout(s.RedisTimeout),
 		limiter.OnFailure(b.options.OnFailure), limiter.WithHook(func(_ context.Context, event limiter.Event) {
 			if !decides(event.Command) {
 				return

@@ -30,7 +30,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"funnel/cmd/funnel-ratelimit/backend"
-	"funnel/cmd/funnel-ratelimit/certs"
+	"funnel/internal/certs"
 )
 
 // A Server serves requests by gRPC and by JSON, health, and what helps to debug. Make one with

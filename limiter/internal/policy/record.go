@@ -25,7 +25,8 @@ const (
 // it ends, however many requests fail meanwhile. Requests that are wrong get a line a minute.
 type record struct {
 	name    string
-	isDown  atomic.Bool // read without the mutex: decisions matter only during an outage
+	logger  *slog.Logger // nil for slog.Default when a line is logged
+	isDown  atomic.Bool  // read without the mutex: decisions matter only during an outage
 	mutex   sync.Mutex
 	outage  undecided
 	invalid undecided
@@ -50,6 +51,13 @@ func (r *record) note(ctx context.Context, err error) {
 	}
 }
 
+func (r *record) log() *slog.Logger {
+	if r.logger == nil {
+		return slog.Default()
+	}
+	return r.logger
+}
+
 func (r *record) failed(ctx context.Context, err error) {
 	r.mutex.Lock()
 	now, begins := time.Now(), !r.isDown.Load()
@@ -61,7 +69,7 @@ func (r *record) failed(ctx context.Context, err error) {
 	r.outage.requests++
 	r.mutex.Unlock() // before it logs: the logger may block
 	if begins {
-		slog.ErrorContext(ctx, "rate limits are not decided", "policy", r.name, "error", err)
+		r.log().ErrorContext(ctx, "rate limits are not decided", "policy", r.name, "error", err)
 	}
 }
 
@@ -74,7 +82,7 @@ func (r *record) decided(ctx context.Context) {
 	}
 	r.mutex.Unlock()
 	if ends {
-		slog.InfoContext(ctx, "rate limits are decided again", "policy", r.name,
+		r.log().InfoContext(ctx, "rate limits are decided again", "policy", r.name,
 			"after", down.last.Sub(down.since), "undecided", down.requests)
 	}
 }
@@ -91,7 +99,7 @@ func (r *record) wrong(ctx context.Context, err error) {
 	}
 	r.mutex.Unlock()
 	if logs {
-		slog.ErrorContext(ctx, "rate limits cannot be decided: the limit, the cost or the key is not valid",
+		r.log().ErrorContext(ctx, "rate limits cannot be decided: the limit, the cost or the key is not valid",
 			"policy", r.name, "error", err, "requests", requests)
 	}
 }

@@ -92,13 +92,10 @@ func New[Req any, L LimitFor[Req]](caller string, l limiter.Allower, name string
 	for _, option := range options {
 		option(&s)
 	}
-	acquirer, hasAcquire := l.(limiter.Acquirer)
-	several, hasSeveral := l.(several)
 	p := &Policy[Req]{
-		limiter: l, acquirer: acquirer, several: several,
-		cost: s.cost, skip: s.skip, slots: s.slots,
+		asker: NewAsker(l, name, nil),
+		cost:  s.cost, skip: s.skip, slots: s.slots,
 		limits: append([]namedLimit[Req]{newNamedLimit("New", name, limit, s.key)}, s.also...),
-		log:    record{name: name},
 	}
 	for _, n := range p.limits {
 		p.names = append(p.names, n.name)
@@ -108,9 +105,9 @@ func New[Req any, L LimitFor[Req]](caller string, l limiter.Allower, name string
 	case isnil.Is(l):
 		err = errors.New("New needs a Limiter, not nil")
 	case err != nil:
-	case s.slots != nil && !hasAcquire:
+	case s.slots != nil && p.asker.acquirer == nil:
 		err = errors.New("WithSlots needs a Limiter with TryAcquire")
-	case s.slots == nil && len(s.also) > 0 && !hasSeveral:
+	case s.slots == nil && len(s.also) > 0 && p.asker.several == nil:
 		err = errors.New("WithAlso needs a Limiter with AllowAll and PeekAll")
 	default:
 		err = checkLimits(p.limits)
@@ -143,7 +140,7 @@ func (s *Settings[Req]) check() error {
 func checkLimits[Req any](limits []namedLimit[Req]) error {
 	names := map[string]bool{}
 	for _, n := range limits {
-		err := checkName(n.option, n.name)
+		err := CheckName(n.option, n.name)
 		switch {
 		case err != nil:
 			return err
@@ -165,8 +162,8 @@ func checkLimits[Req any](limits []namedLimit[Req]) error {
 	return nil
 }
 
-// checkName accepts what a string in a header may hold (RFC 9651, section 3.3.3).
-func checkName(option, name string) error {
+// CheckName accepts what a string in a header may hold (RFC 9651, section 3.3.3).
+func CheckName(option, name string) error {
 	if name == "" {
 		return fmt.Errorf(`%s needs a name for the policy, such as "login", not "": it is part of the keys in Redis, `+
 			"so that no two policies share a limit by accident, and of what clients are told", option)

@@ -5,11 +5,10 @@ package certs
 import (
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
-
-	"github.com/sirupsen/logrus"
 )
 
 // Files are the files of a TLS configuration. Make them with [New].
@@ -24,7 +23,7 @@ type Files struct {
 }
 
 // New reads a TLS configuration from files. The function reads them, and panics if they are not
-// usable, as the reference's functions do. Empty names stand for files that are not set.
+// usable. Empty names stand for files that are not set.
 func New(read func() *tls.Config, names ...string) (*Files, error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "" })
 	f := &Files{read: read, names: names}
@@ -43,7 +42,7 @@ func (f *Files) Config() *tls.Config {
 	err := f.update()
 	if err != nil && err.Error() != f.failure {
 		f.failure = err.Error()
-		logrus.Errorf("the certificates before these are used on: %v", err)
+		slog.Error("new certificates are not usable: the last ones stay in use", "error", err)
 	}
 	return f.config
 }
