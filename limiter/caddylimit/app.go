@@ -57,7 +57,7 @@ type App struct {
 
 	// OnFailure says what happens to requests that Redis does not decide. local counts in each
 	// Caddy alone, and is the default: an outage of Redis then stops no site, and leaves no site
-	// without limits. open lets them through. closed and error answer 503.
+	// without limits. open lets them through, closed refuses them with 429, and error answers 503.
 	OnFailure string `json:"on_failure,omitempty"`
 
 	// Lease is how long tokens may be held ahead, such as 50ms: requests to which a single policy

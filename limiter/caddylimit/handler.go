@@ -137,13 +137,8 @@ func refused(w http.ResponseWriter, replacer *caddy.Replacer, name string, resul
 		seconds = strconv.Itoa(int(refusal.RetryAfter / time.Second))
 	}
 	replacer.Set("http.funnel.retry_after", seconds)
-	if result.Source == limiter.FromClosed { // the client has not asked too often
-		return caddyhttp.Error(http.StatusServiceUnavailable, errClosed)
-	}
 	return caddyhttp.Error(refusal.Status(), errors.New(refusal.String()))
 }
-
-var errClosed = errors.New("rate limits cannot be checked: try again in 1 second")
 
 // Interface guards.
 var (
