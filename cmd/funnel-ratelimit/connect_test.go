@@ -181,7 +181,7 @@ func TestUsers(t *testing.T) {
 	} {
 		refused := startProgram(t, "REDIS_URL="+server.Addr(), "REDIS_AUTH="+auth)
 		require.Error(t, refused.awaitEnd(t), auth)
-		require.Regexp(t, `level=fatal msg="the user of REDIS_AUTH.* is refused by Redis: .*`+answer+`.*\n$`,
+		require.Regexp(t, `level=fatal msg="REDIS_AUTH, .*: the user is refused by Redis: .*`+answer+`.*\n$`,
 			refused.readLog(t), auth)
 	}
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "secret").Err())
