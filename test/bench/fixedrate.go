@@ -16,7 +16,7 @@ var fixedRates = []int{2_000, 10_000}
 
 // fixedRounds is how many times as long as other rounds these are: at 2,000 calls a second one per
 // cent of 300 ms would be six calls.
-const fixedRounds = 10
+const fixedRounds = 5
 
 // fixed is a client at a fixed rate.
 type fixed struct {
