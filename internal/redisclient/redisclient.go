@@ -82,10 +82,13 @@ func New(s Settings) (*Client, error) {
 	return c, nil
 }
 
-func dialerWithTLS(config func() *tls.Config, timeout time.Duration) func(context.Context, string, string) (net.Conn, error) {
+// A dialer connects to an address.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func dialerWithTLS(config func() *tls.Config, timeout time.Duration) dialer {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}, Config: config()}
-		return dialer.DialContext(ctx, network, address)
+		connects := tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout, KeepAlive: 5 * time.Minute}, Config: config()}
+		return connects.DialContext(ctx, network, address)
 	}
 }
 

@@ -27,55 +27,96 @@ func TestFaultsOfCaddyfiles(t *testing.T) {
 	policy := func(lines string) string { return ":80 {\nfunnel {\npolicy api {\n" + lines + "\n}\n}\n}" }
 	app := func(lines string) string { return "{\nfunnel {\n" + lines + "\n}\n}" }
 	for _, c := range []struct{ text, err string }{
-		{":80 {\nfunnel\n}", `funnel: there is no policy: it needs at least one, as in funnel { policy api { rate 100 1m } }, at Caddyfile:2`},
-		{":80 {\nfunnel /x y\n}", `funnel: 'y' is one word too many: policies stand in a block, as in funnel { policy api { rate 100 1m } }, at Caddyfile:2`},
+		{":80 {\nfunnel\n}",
+			`funnel: there is no policy: it needs at least one, as in funnel { policy api { rate 100 1m ` +
+				`} }, at Caddyfile:2`},
+		{":80 {\nfunnel /x y\n}",
+			`funnel: 'y' is one word too many: policies stand in a block, as in funnel { policy api { ` +
+				`rate 100 1m } }, at Caddyfile:2`},
 		{":80 {\nfunnel {\nzone api\n}\n}", `funnel: there is no setting 'zone': it must be policy, at Caddyfile:3`},
 		{":80 {\nfunnel {\npolicy\n}\n}", `funnel: policy needs a name, but got '', at Caddyfile:3`},
 		{":80 {\nfunnel {\npolicy a b\n}\n}", `funnel: policy needs a name, but got 'a b', at Caddyfile:3`},
-		{":80 {\nfunnel {\npolicy é {\nrate 1 1m\n}\n}\n}", `a policy needs a name of printable ASCII characters, as headers have, not "é", at Caddyfile:5`},
+		{":80 {\nfunnel {\npolicy é {\nrate 1 1m\n}\n}\n}",
+			`a policy needs a name of printable ASCII characters, as headers have, not "é", at Caddyfile:5`},
 		{":80 {\nfunnel {\npolicy a {\nrate 1 1m\n}\npolicy a {\nrate 1 1m\n}\n}\n}",
 			`funnel: policy "a": the name is taken by another policy of this handler: each has its own, at Caddyfile:8`},
-		{policy(""), `funnel: policy "api": there is no limit: it needs one of rate, at_most, window, quota or slots, at Caddyfile:5`},
-		{policy("rate 1 1m\nslots 5"), `funnel: policy "api": there are two limits: a policy has one of rate, at_most, window, quota or slots; ` +
-			`write a second policy, and a request takes from both or from none, at Caddyfile:6`},
-		{policy("events 5"), `funnel: policy "api": there is no setting 'events': it must be match, key, ipv6_prefix, rate, ` +
-			`at_most, window, quota, slots, capacity or cost, at Caddyfile:4`},
+		{policy(""),
+			`funnel: policy "api": there is no limit: it needs one of rate, at_most, window, quota or ` +
+				`slots, at Caddyfile:5`},
+		{policy("rate 1 1m\nslots 5"),
+			`funnel: policy "api": there are two limits: a policy has one of rate, at_most, window, ` +
+				`quota or slots; ` +
+				`write a second policy, and a request takes from both or from none, at Caddyfile:6`},
+		{policy("events 5"),
+			`funnel: policy "api": there is no setting 'events': it must be match, key, ipv6_prefix, rate, ` +
+				`at_most, window, quota, slots, capacity or cost, at Caddyfile:4`},
 		{policy("rate 1 1m\nrate 2 1m"), `funnel: policy "api": rate is set twice, at Caddyfile:5`},
-		{policy("rate 100"), `funnel: policy "api": rate needs a number and a period, as in rate 100 1m, but got '100', at Caddyfile:4`},
-		{policy("rate 100 1m 10"), `funnel: policy "api": rate needs a number and a period, as in rate 100 1m, but got '100 1m 10', at Caddyfile:4`},
+		{policy("rate 100"),
+			`funnel: policy "api": rate needs a number and a period, as in rate 100 1m, but got '100', ` +
+				`at Caddyfile:4`},
+		{policy("rate 100 1m 10"),
+			`funnel: policy "api": rate needs a number and a period, as in rate 100 1m, but got '100 1m ` +
+				`10', at Caddyfile:4`},
 		{policy("rate x 1m"), `funnel: policy "api": rate has 'x' where it needs a whole number, at Caddyfile:4`},
 		{policy("rate 1.5 1m"), `funnel: policy "api": rate has '1.5' where it needs a whole number, at Caddyfile:4`},
-		{policy("rate 1 x"), `funnel: policy "api": rate has 'x' where it needs a time above 0, such as 50ms, 1m or 1d, at Caddyfile:4`},
-		{policy("rate 1 -1m"), `funnel: policy "api": rate has '-1m' where it needs a time above 0, such as 50ms, 1m or 1d, at Caddyfile:4`},
+		{policy("rate 1 x"),
+			`funnel: policy "api": rate has 'x' where it needs a time above 0, such as 50ms, 1m or 1d, ` +
+				`at Caddyfile:4`},
+		{policy("rate 1 -1m"),
+			`funnel: policy "api": rate has '-1m' where it needs a time above 0, such as 50ms, 1m or 1d, ` +
+				`at Caddyfile:4`},
 		{policy("rate 0 1m"), `funnel: policy "api": rate: `},
 		{policy("rate 1 1m\ncapacity 0"), `funnel: policy "api": capacity is 0: it must be at least 1, at Caddyfile:5`},
 		{policy("window 1 1m\ncapacity 1"), `funnel: policy "api": capacity is only for rate and at_most, at Caddyfile:6`},
-		{policy("at_most 5 15m\ncapacity 6"), `funnel: policy "api": at_most: burst must be from 1 to 5, not 6, at Caddyfile:6`},
-		{policy("at_most 5"), `funnel: policy "api": at_most needs a number and a time, as in at_most 5 15m, but got '5', at Caddyfile:4`},
+		{policy("at_most 5 15m\ncapacity 6"),
+			`funnel: policy "api": at_most: burst must be from 1 to 5, not 6, at Caddyfile:6`},
+		{policy("at_most 5"),
+			`funnel: policy "api": at_most needs a number and a time, as in at_most 5 15m, but got '5', ` +
+				`at Caddyfile:4`},
 		{policy("window -1 1m"), `funnel: policy "api": window: `},
-		{policy("quota 5 hour"), `funnel: policy "api": quota: the period is 'hour': it must be day, week, month or year, at Caddyfile:5`},
-		{policy("quota 5 day Berlin"), `funnel: policy "api": quota: the zone is 'Berlin': it must be UTC, or the name of a time zone ` +
-			`such as Europe/Berlin, the same for all Caddys, at Caddyfile:5`},
+		{policy("quota 5 hour"),
+			`funnel: policy "api": quota: the period is 'hour': it must be day, week, month or year, at ` +
+				`Caddyfile:5`},
+		{policy("quota 5 day Berlin"),
+			`funnel: policy "api": quota: the zone is 'Berlin': it must be UTC, or the name of a time zone ` +
+				`such as Europe/Berlin, the same for all Caddys, at Caddyfile:5`},
 		{policy("quota 5 day Local"), `funnel: policy "api": quota: the zone is 'Local': it must be UTC`},
-		{policy("quota 5"), `funnel: policy "api": quota needs a number, a period and perhaps a zone, as in quota 10000 month Europe/Berlin, but got '5', at Caddyfile:4`},
+		{policy("quota 5"),
+			`funnel: policy "api": quota needs a number, a period and perhaps a zone, as in quota 10000 ` +
+				`month Europe/Berlin, but got '5', at Caddyfile:4`},
 		{policy("slots 0"), `funnel: policy "api": slots: the number is 0: it must be at least 1, at Caddyfile:5`},
 		{policy("slots 1 10ms"), `funnel: policy "api": slots: the ttl is 10ms: it must be at least 1s, at Caddyfile:5`},
 		{policy("slots 1\ncost 2"), `funnel: policy "api": cost is not for slots: each request holds one, at Caddyfile:6`},
-		{policy("rate 1 1m\ncost x"), `funnel: policy "api": cost is 'x': it must be a whole number of at least 0, at Caddyfile:5`},
-		{policy("rate 1 1m\ncost -1"), `funnel: policy "api": cost is '-1': it must be a whole number of at least 0, at Caddyfile:5`},
-		{policy("rate 1 1m\nkey"), `funnel: policy "api": key needs words, such as {client_ip} or {header.X-Api-Key}, at Caddyfile:5`},
-		{policy("rate 1 1m\nipv6_prefix 16"), `funnel: policy "api": ipv6_prefix is 16: it must be from 32 to 128, at Caddyfile:6`},
-		{policy("rate 1 1m\nmatch {\nnothing\n}"), `funnel: policy "api": match getting matcher module 'nothing': module not registered: http.matchers.nothing`},
+		{policy("rate 1 1m\ncost x"),
+			`funnel: policy "api": cost is 'x': it must be a whole number of at least 0, at Caddyfile:5`},
+		{policy("rate 1 1m\ncost -1"),
+			`funnel: policy "api": cost is '-1': it must be a whole number of at least 0, at Caddyfile:5`},
+		{policy("rate 1 1m\nkey"),
+			`funnel: policy "api": key needs words, such as {client_ip} or {header.X-Api-Key}, at Caddyfile:5`},
+		{policy("rate 1 1m\nipv6_prefix 16"),
+			`funnel: policy "api": ipv6_prefix is 16: it must be from 32 to 128, at Caddyfile:6`},
+		{policy("rate 1 1m\nmatch {\nnothing\n}"),
+			`funnel: policy "api": match getting matcher module 'nothing': module not registered: ` +
+				`http.matchers.nothing`},
 
-		{"{\nfunnel x\n}", `funnel: 'x' is one word too many: the settings stand in a block, as in funnel { redis localhost:6379 }, at Caddyfile:2`},
-		{"{\nfunnel {\nredis a:1\n}\nfunnel {\nredis a:1\n}\n}", `funnel: the global option is set twice: write all settings into one block, at Caddyfile:7`},
-		{app("redis"), `funnel: redis needs an address, or several: host:port, the path of a Unix socket, or a URL such as redis://host:6379, at Caddyfile:3`},
-		{app("adress a:1"), `funnel: there is no setting 'adress': it must be redis, cluster, sentinel, username, password, sentinel_username, ` +
-			`sentinel_password, tls, tls_ca, tls_certificate, prefix, timeout, on_failure or lease, at Caddyfile:3`},
+		{"{\nfunnel x\n}",
+			`funnel: 'x' is one word too many: the settings stand in a block, as in funnel { redis ` +
+				`localhost:6379 }, at Caddyfile:2`},
+		{"{\nfunnel {\nredis a:1\n}\nfunnel {\nredis a:1\n}\n}",
+			`funnel: the global option is set twice: write all settings into one block, at Caddyfile:7`},
+		{app("redis"),
+			`funnel: redis needs an address, or several: host:port, the path of a Unix socket, or a URL ` +
+				`such as redis://host:6379, at Caddyfile:3`},
+		{app("adress a:1"),
+			`funnel: there is no setting 'adress': it must be redis, cluster, sentinel, username, ` +
+				`password, sentinel_username, ` +
+				`sentinel_password, tls, tls_ca, tls_certificate, prefix, timeout, on_failure or lease, at Caddyfile:3`},
 		{app("redis a:1\nredis b:1"), `funnel: redis is set twice, at Caddyfile:4`},
 		{app("cluster a:1"), `funnel: cluster takes no argument, but got 'a:1', at Caddyfile:3`},
 		{app("sentinel"), `funnel: sentinel needs the name of the primary, but got '', at Caddyfile:3`},
-		{app("tls_certificate a"), `funnel: tls_certificate needs two files: the certificate and its key, but got 'a', at Caddyfile:3`},
+		{app("tls_certificate a"),
+			`funnel: tls_certificate needs two files: the certificate and its key, but got 'a', at ` +
+				`Caddyfile:3`},
 		{app("timeout 1"), `funnel: timeout has '1' where it needs a time above 0, such as 50ms, 1m or 1d, at Caddyfile:3`},
 		{app("on_failure allow"), `funnel: on_failure is 'allow': it must be local, open, closed or error, at Caddyfile:3`},
 	} {
@@ -94,21 +135,26 @@ func TestFaultsOfConfigurations(t *testing.T) {
 	empty := filepath.Join(folder, "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for _, c := range []struct{ text, err string }{
-		{site, `funnel: redis is not set: name a Redis or Valkey server in the global options, as in { funnel { redis localhost:6379 } }`},
+		{site,
+			`funnel: redis is not set: name a Redis or Valkey server in the global options, as in { ` +
+				`funnel { redis localhost:6379 } }`},
 		{app("prefix a:"), `funnel: redis is not set: name a Redis`},
 		{app("redis {env.CADDY_TEST_NOTHING}"), `funnel: redis: evaluated placeholder {env.CADDY_TEST_NOTHING} is empty`},
 		{app("redis a:1\npassword {http.request.host}"), `funnel: password: unrecognized placeholder {http.request.host}`},
 		{app("redis localhost"), `funnel: redis: address 1 is 'localhost': it must be host:port with a port from 1 to 65535`},
 		{app("redis redis://me:SECRET@a:0"), `funnel: redis: address 1 must be host:port with a port from 1 to 65535`},
 		{app("redis http://a:1"), `funnel: redis: address 1 is not like redis://user:password@host:6379`},
-		{app("redis a:1 b:1"), `funnel: redis has 2 addresses: more than one are nodes of a cluster, which needs cluster, or Sentinels`},
+		{app("redis a:1 b:1"),
+			`funnel: redis has 2 addresses: more than one are nodes of a cluster, which needs cluster, ` +
+				`or Sentinels`},
 		{app("redis a:1\ncluster\nsentinel main"), `funnel: cluster and sentinel are both set`},
 		{app("redis a:1\ntls_ca /nothing"), `funnel: TLS: stat /nothing: no such file or directory`},
 		{app("redis a:1\ntls_ca " + empty), `funnel: TLS: tls_ca: ` + empty + ` has no certificate in PEM`},
 		{app("redis a:1\ntls_certificate " + empty + " " + empty), `funnel: TLS: tls_certificate: `},
 		{app("redis a:1\ntimeout 1us"), `funnel: timeout is 1µs: it must be at least 1ms`},
-		{app("redis a:1") + ":81 {\nfunnel {\npolicy api {\nrate 2 1m\n}\n}\n}", `funnel: policy "api": there are two policies of that name with ` +
-			`different limits`},
+		{app("redis a:1") + ":81 {\nfunnel {\npolicy api {\nrate 2 1m\n}\n}\n}",
+			`funnel: policy "api": there are two policies of that name with ` +
+				`different limits`},
 	} {
 		text, err := adapt(c.text)
 		require.NoError(t, err, c.text)

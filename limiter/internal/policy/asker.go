@@ -37,7 +37,8 @@ func NewAsker(l limiter.Allower, name string, logger *slog.Logger) *Asker {
 //
 // If ctx is done when the decision comes, nobody waits for the handler: what the request took is
 // given back, and the error is the cause of ctx.
-func (a *Asker) Ask(ctx context.Context, names []string, requests []limiter.Request, slots []limiter.Row) (Admission, error) {
+func (a *Asker) Ask(ctx context.Context, names []string,
+	requests []limiter.Request, slots []limiter.Row) (Admission, error) {
 	d, err := a.decide(ctx, requests, slots)
 	if ctx.Err() == nil {
 		a.log.note(ctx, err)
