@@ -88,13 +88,14 @@ func TestKeyOfAnotherKind(t *testing.T) {
 		"quota":  func(l *limiter.Limiter, key string) error { return l.Wait(ctx, key, limiter.Daily(9, time.UTC)) },
 		"slots":  func(l *limiter.Limiter, key string) error { _, err := l.TryAcquire(ctx, twoFor3s.At(key)); return err },
 	}
-	redis := limiter.New(servertest.StartModule(t).Client(t))
+	redis := limiter.New(servertest.StartModule(t).Client(t), limiter.WithTimeout(servertest.Patience))
 	for name, l := range map[string]*limiter.Limiter{"Redis": redis, "this process": limiter.NewLocal()} {
 		for first, take := range takes {
 			require.NoError(t, take(l, "key"), "%s: %s", name, first)
 			for second, take := range takes {
-				isWrong := errors.Is(take(l, "key"), limiter.ErrInvalid)
-				require.Equal(t, second != first, isWrong, "%s: %s after %s", name, second, first)
+				err := take(l, "key")
+				require.Equal(t, second != first, errors.Is(err, limiter.ErrInvalid),
+					"%s: %s after %s: %v", name, second, first, err)
 			}
 			require.NoError(t, l.Reset(ctx, "key"))
 		}
