@@ -40,11 +40,11 @@ var guarded = []struct {
 	{"reserve/allowed", "throttle/allowed", 1.20},
 	{"reserve/limited", "throttle/limited", 1.30},
 	{"take/allowed", "throttle/allowed", 1.22},
-	{"take/limited", "throttle/limited", 1.22},
+	{"take/limited", "throttle/limited", 1.23},
 	{"quota/allowed", "reserve/allowed", 1.05},
 	{"quota/limited", "reserve/limited", 1.06},
 	{"reserve3/allowed", "throttle/allowed", 2.92},
-	{"reserve3/limited", "throttle/limited", 2.80},
+	{"reserve3/limited", "throttle/limited", 2.82},
 }
 
 // parseCommitted reads a server's lines: server, version, ID and count. It skips empty lines and
