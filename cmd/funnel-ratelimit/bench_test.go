@@ -8,7 +8,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -90,40 +89,19 @@ type call struct {
 	allowed    bool
 }
 
-// load makes calls by 64 callers, at a rate in calls a second. With a rate of 0 each caller makes
-// its next call when the last one is answered. It begins in the middle of a window of the
-// reference.
+// load makes calls by 64 callers, at a rate: see [servertest.Pace]. It begins in the middle of a
+// window of the reference.
 func (s served) load(b *testing.B, text string, length time.Duration, rate int) []call {
-	var callers sync.WaitGroup
 	var calls [64][]call
 	begin := time.Now().Truncate(time.Second).Add(1500 * time.Millisecond)
-	for caller := range calls {
-		callers.Go(func() {
-			time.Sleep(time.Until(begin))
-			for i := caller; ; i += len(calls) {
-				due := time.Since(begin)
-				if rate > 0 {
-					due = time.Duration(i) * time.Second / time.Duration(rate)
-				}
-				if due >= length {
-					return
-				}
-				early := due - time.Since(begin)
-				if early > 0 {
-					time.Sleep(early)
-					due = time.Since(begin) // a timer that is late is not the service's fault
-				}
-				c := call{start: time.Since(begin)}
-				response, err := s.client.ShouldRateLimit(b.Context(), request(text))
-				c.end = time.Since(begin)
-				assert.NoError(b, err)
-				c.took = c.end - due
-				c.allowed = response.GetOverallCode() == pb.RateLimitResponse_OK
-				calls[caller] = append(calls[caller], c)
-			}
-		})
-	}
-	callers.Wait()
+	time.Sleep(time.Until(begin))
+	servertest.Pace(len(calls), rate, length, func(caller int, due time.Time) bool {
+		start := time.Since(begin)
+		response, err := s.client.ShouldRateLimit(b.Context(), request(text))
+		isAllowed := response.GetOverallCode() == pb.RateLimitResponse_OK
+		calls[caller] = append(calls[caller], call{start, time.Since(begin), time.Since(due), isAllowed})
+		return assert.NoError(b, err)
+	})
 	return slices.Concat(calls[:]...)
 }
 

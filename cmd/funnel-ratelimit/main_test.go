@@ -189,13 +189,7 @@ func TestAnswers(t *testing.T) {
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		primary := servertest.Start(t, servertest.Options{})
-		config := filepath.Join(t.TempDir(), "sentinel.conf")
-		script := fmt.Sprintf(`echo sentinel monitor mymaster 127.0.0.1 %d 1 >%[2]s; exec "$0" %[2]s "$@"`,
-			primary.Port, config)
-		sentinel := servertest.Start(t, servertest.Options{
-			Wrapper: []string{"sh", "-c", script},
-			Config:  []string{"--sentinel"},
-		})
+		sentinel := servertest.StartSentinel(t, primary, "mymaster")
 		serve(t, "mymaster,"+sentinel.Addr(), "REDIS_TYPE=sentinel").requireDecisions(t, steps)
 	})
 }

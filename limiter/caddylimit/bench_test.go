@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -69,38 +68,19 @@ func BenchmarkCaddy(b *testing.B) {
 // benchRate is the fixed rate, in requests a second.
 const benchRate = 1000
 
-// load asks by 32 clients at a rate, or as fast as they can if it is 0, and returns how long each
-// request took. It counts from the instant that the request was due if its client was busy then; a
-// timer that is late is not Caddy's fault.
+// load asks by 32 clients, at a rate, and returns how long each request took: see
+// [servertest.Pace].
 func load(b *testing.B, caddy *server, length time.Duration, rate int) []time.Duration {
-	var clients sync.WaitGroup
 	var times [32][]time.Duration
-	begin := time.Now()
-	for client := range times {
-		clients.Go(func() {
-			for i := client; ; i += len(times) {
-				from := time.Since(begin)
-				if rate > 0 {
-					from = time.Duration(i) * time.Second / time.Duration(rate)
-				}
-				if from >= length {
-					return
-				}
-				early := from - time.Since(begin)
-				if early > 0 {
-					time.Sleep(early)
-					from = time.Since(begin)
-				}
-				a, err := caddy.try(b.Context(), "/")
-				if err != nil || a.status != http.StatusOK {
-					b.Errorf("answer %v: %v", a, err)
-					return
-				}
-				times[client] = append(times[client], time.Since(begin)-from)
-			}
-		})
-	}
-	clients.Wait()
+	servertest.Pace(len(times), rate, length, func(client int, due time.Time) bool {
+		a, err := caddy.try(b.Context(), "/")
+		if err != nil || a.status != http.StatusOK {
+			b.Errorf("answer %v: %v", a, err)
+			return false
+		}
+		times[client] = append(times[client], time.Since(due))
+		return true
+	})
 	all := slices.Concat(times[:]...)
 	require.NotEmpty(b, all)
 	return all

@@ -89,10 +89,7 @@ func TestCluster(t *testing.T) {
 // Sentinels tell the address of the primary.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
-	redis := servertest.StartModule(t)
-	script := fmt.Sprintf(`printf 'sentinel monitor main 127.0.0.1 %d 1\n' >"$6/sentinel.conf" && `+
-		`exec "$0" "$6/sentinel.conf" --sentinel --port "$2" --bind "$4" --dir "$6" --logfile "$8"`, redis.Port)
-	sentinel := servertest.Start(t, servertest.Options{Wrapper: []string{"sh", "-c", script}})
+	sentinel := servertest.StartSentinel(t, servertest.StartModule(t), "main")
 	requireTwo(t, start(t, sentinel.Addr(), "sentinel main\non_failure error", two))
 }
 

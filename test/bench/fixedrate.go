@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/montanaflynn/stats"
+
+	"funnel/internal/servertest"
 )
 
 // fixedRates are the calls a second at which a service that does other things, too, asks a limiter:
@@ -60,27 +61,16 @@ func (s *Setting) atFixedRates() Table {
 // fixedRound makes calls for one round, at a rate in calls a second. Goroutines take turns.
 func (c *Client) fixedRound(client goClient, keys []string, rate int) (result round) {
 	latencies, errs := make([][]float64, goroutines), make([]error, goroutines)
-	var callers sync.WaitGroup
-	begin := time.Now()
-	for i := range goroutines {
-		drawn := draw(keys, i)
-		callers.Go(func() {
-			for call := i; errs[i] == nil; call += goroutines {
-				due := time.Duration(call) * time.Second / time.Duration(rate)
-				if due >= fixedRounds*c.Round {
-					return
-				}
-				early := due - time.Since(begin)
-				if early > 0 {
-					time.Sleep(early)
-					due = time.Since(begin) // a timer that is late is not the client's fault
-				}
-				errs[i] = client.call(c.Ctx, drawn[call/goroutines%len(drawn)])
-				latencies[i] = append(latencies[i], float64((time.Since(begin)-due).Nanoseconds())/1000)
-			}
-		})
+	drawn := make([][drawnKeys]string, goroutines)
+	for i := range drawn {
+		drawn[i] = draw(keys, i)
 	}
-	callers.Wait()
+	servertest.Pace(goroutines, rate, fixedRounds*c.Round, func(caller int, due time.Time) bool {
+		key := drawn[caller][len(latencies[caller])%drawnKeys]
+		errs[caller] = client.call(c.Ctx, key)
+		latencies[caller] = append(latencies[caller], float64(time.Since(due).Nanoseconds())/1000)
+		return errs[caller] == nil
+	})
 	err := errors.Join(errs...)
 	if err != nil {
 		c.failed(fmt.Errorf("%s: %w", client.title, err))

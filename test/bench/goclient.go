@@ -136,6 +136,7 @@ const (
 	goroutines = 64
 	timedCalls = 64 // one call in 64 is timed
 	zipfKeys   = 1000
+	drawnKeys  = 1 << 12 // of each goroutine, which then begins anew
 )
 
 // goRound lets goroutines call for one round. They call the first keys most often.
@@ -184,7 +185,7 @@ func (c *Client) goRound(client goClient, keys []string) (result round) {
 }
 
 // draw returns the keys that a goroutine asks about, one after the other.
-func draw(keys []string, goroutine int) (drawn [1 << 12]string) {
+func draw(keys []string, goroutine int) (drawn [drawnKeys]string) {
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, uint64(goroutine))), 1.01, 1, uint64(len(keys)-1))
 	for i := range drawn {
 		drawn[i] = keys[zipf.Uint64()]

@@ -5,7 +5,6 @@ package replication_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,13 +20,7 @@ import (
 // startSentinel starts a Sentinel that watches a primary by the name mymaster, and waits until it
 // knows the replica.
 func startSentinel(t *testing.T, primary *servertest.Server) *servertest.Server {
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	script := fmt.Sprintf(`printf 'sentinel monitor mymaster 127.0.0.1 %d 1\n' >%[2]s; exec "$0" %[2]s "$@"`,
-		primary.Port, config)
-	sentinel := servertest.Start(t, servertest.Options{
-		Wrapper: []string{"sh", "-c", script},
-		Config:  []string{"--sentinel"},
-	})
+	sentinel := servertest.StartSentinel(t, primary, "mymaster")
 	client, healthy := sentinel.Client(t), regexp.MustCompile(`master-link-status.ok`)
 	servertest.Eventually(t, "the Sentinel knows a replica that it could promote", func() bool {
 		return healthy.MatchString(servertest.Try(client, "sentinel replicas mymaster"))
