@@ -96,9 +96,13 @@ func (a *App) parse(l line) (err error) {
 	case "timeout":
 		err = l.duration(&a.Timeout)
 	case "on_failure":
-		err = l.text(&a.OnFailure, "local, open, closed or error")
-		if err == nil && !slices.Contains([]string{"local", "open", "closed", "error"}, a.OnFailure) {
-			err = l.errorf("is '%s': it must be local, open, closed or error", a.OnFailure)
+		err = l.text(&a.OnFailure, onFailures)
+		if err != nil {
+			return err
+		}
+		_, err = readOnFailure(a.OnFailure)
+		if err != nil {
+			return l.errorf("%w", err)
 		}
 	case "lease":
 		err = l.duration(&a.Lease)

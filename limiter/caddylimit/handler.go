@@ -90,17 +90,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	h.app.connection.requests.Add(1)
 	defer h.app.connection.requests.Done()
 	began := time.Now()
-	decision, err := h.asker.Ask(r.Context(), asked.names, asked.requests, asked.slots)
-	count(asked.names, &decision, err, time.Since(began))
+	admission, err := h.asker.Ask(r.Context(), asked.names, asked.requests, asked.slots)
+	count(asked.names, &admission, err, time.Since(began))
 	if err != nil {
 		return undecided(w, r, err)
 	}
-	httplimit.SetHeaders(w.Header(), decision.Results, decision.Names...)
-	refusing := decision.Refusing()
+	httplimit.SetHeaders(w.Header(), admission.Results, admission.Names...)
+	refusing := admission.Refusing()
 	if refusing >= 0 {
-		return refused(w, replacer, decision.Names[refusing], decision.Results[refusing])
+		return refused(replacer, admission.Names[refusing], admission.Results[refusing])
 	}
-	ctx, end := decision.Begin(r.Context())
+	ctx, end := admission.Begin(r.Context())
 	defer end()
 	inner, unite := httplimit.Unite(w)
 	err = next.ServeHTTP(inner, r.WithContext(ctx))
@@ -111,24 +111,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// statusClientClosedRequest is what Caddy's reverse_proxy answers to a client that has gone, for
-// the access log.
-const statusClientClosedRequest = 499
-
 // undecided returns the error for a request without a decision.
 func undecided(w http.ResponseWriter, r *http.Request, err error) error {
-	switch {
-	case errors.Is(r.Context().Err(), context.Canceled):
-		return caddyhttp.Error(statusClientClosedRequest, err)
-	case errors.Is(err, limiter.ErrInvalid): // asking again does not help
-		return caddyhttp.Error(http.StatusInternalServerError, err)
+	status := policy.StatusOf(r.Context(), err)
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
 	}
-	w.Header().Set("Retry-After", "1")
-	return caddyhttp.Error(http.StatusServiceUnavailable, err)
+	return caddyhttp.Error(status, err)
 }
 
 // refused returns the error for a limited request, and sets the placeholders about it.
-func refused(w http.ResponseWriter, replacer *caddy.Replacer, name string, result limiter.Result) error {
+func refused(replacer *caddy.Replacer, name string, result limiter.Result) error {
 	refusal := httplimit.Refusal{Policy: name, Result: result, RetryAfter: policy.RetryAfter(result)}
 	replacer.Set("http.funnel.policy", name)
 	replacer.Set("http.funnel.key", result.Key)

@@ -46,7 +46,7 @@ func registerMetrics(registry *prometheus.Registry) error {
 }
 
 // count counts the decision on a request that was asked about the policies of these names.
-func count(names []string, d *policy.Admission, err error, took time.Duration) {
+func count(names []string, admission *policy.Admission, err error, took time.Duration) {
 	if err != nil {
 		durations.WithLabelValues("none").Observe(took.Seconds())
 		if errors.Is(err, limiter.ErrUnavailable) {
@@ -56,9 +56,9 @@ func count(names []string, d *policy.Admission, err error, took time.Duration) {
 		}
 		return
 	}
-	durations.WithLabelValues(string(d.Results[0].Source)).Observe(took.Seconds())
-	isLimited := d.Results.Limited()
-	for i, result := range d.Results {
+	durations.WithLabelValues(string(admission.Results[0].Source)).Observe(took.Seconds())
+	isLimited := admission.Results.Limited()
+	for i, result := range admission.Results {
 		outcome := "allowed"
 		switch {
 		case result.Limited():

@@ -68,10 +68,10 @@ func (a *App) read(replacer *caddy.Replacer) (*settings, error) {
 
 // check checks the settings, and reads their texts.
 func (s *settings) check() (err error) {
-	err = s.onFailure.UnmarshalText([]byte(s.OnFailure))
+	s.onFailure, err = readOnFailure(s.OnFailure)
 	switch {
 	case err != nil:
-		return fmt.Errorf("on_failure is '%s': it must be local, open, closed or error", s.OnFailure)
+		return fmt.Errorf("on_failure %w", err)
 	case s.Timeout < caddy.Duration(time.Millisecond):
 		return fmt.Errorf("timeout is %v: it must be at least 1ms", time.Duration(s.Timeout))
 	case s.Lease < 0:
@@ -95,6 +95,18 @@ func (s *settings) check() (err error) {
 	}
 	s.hasTLS = s.TLS || hasTLS || s.TLSCA != "" || s.TLSCertificate != ""
 	return nil
+}
+
+// onFailures are the words for on_failure.
+const onFailures = "local, open, closed or error"
+
+// readOnFailure reads a word for on_failure. The error begins with "is".
+func readOnFailure(text string) (policy limiter.FailurePolicy, err error) {
+	err = policy.UnmarshalText([]byte(text))
+	if err != nil {
+		return policy, fmt.Errorf("is '%s': it must be %s", text, onFailures)
+	}
+	return policy, nil
 }
 
 // key returns a text that is the same for the same settings.

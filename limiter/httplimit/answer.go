@@ -1,12 +1,12 @@
 package httplimit
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"funnel/limiter"
+	"funnel/limiter/internal/policy"
 )
 
 // A Refusal says why a request is limited. If several limits of a policy refuse the request, it is
@@ -61,8 +61,9 @@ func answerLimited(w http.ResponseWriter, _ *http.Request, refusal Refusal) {
 }
 
 func answerError(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, limiter.ErrInvalid) { // asking again does not help
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+	status := policy.StatusOf(r.Context(), err)
+	if status != http.StatusServiceUnavailable {
+		http.Error(w, http.StatusText(status), status)
 		return
 	}
 	text := "rate limits cannot be checked: try again in 1 second"
@@ -70,5 +71,5 @@ func answerError(w http.ResponseWriter, r *http.Request, err error) {
 		text = "the deadline of the request has passed: try again in 1 second"
 	}
 	w.Header().Set("Retry-After", "1")
-	http.Error(w, text, http.StatusServiceUnavailable)
+	http.Error(w, text, status)
 }

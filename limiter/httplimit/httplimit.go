@@ -2,17 +2,11 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"funnel/limiter"
 	"funnel/limiter/internal/policy"
 )
-
-// statusClientClosedRequest is the status that web servers log if the client has gone. Without a
-// status, net/http would send 200 to a client that is still there, for instance if a server cancels
-// its requests because it shuts down.
-const statusClientClosedRequest = 499
 
 // New returns middleware that asks l to allow each request, by the limit of its key. By default the
 // key is the address of the peer (see [ByIP]), and a request takes one token.
@@ -60,8 +54,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	admission, err := m.policy.Check(r.Context(), r)
 	switch {
-	case err != nil && errors.Is(r.Context().Err(), context.Canceled):
-		w.WriteHeader(statusClientClosedRequest)
+	case err != nil && policy.StatusOf(r.Context(), err) == policy.StatusClientClosedRequest:
+		w.WriteHeader(policy.StatusClientClosedRequest)
 		return
 	case err != nil:
 		m.failed(w, r, err)

@@ -25,12 +25,14 @@ type failureLog struct {
 // note notes a request that has ended in an error.
 func (f *failureLog) note(err error) {
 	f.mutex.Lock()
-	defer f.mutex.Unlock()
 	f.count++
-	now := f.now()
-	if now.Sub(f.last) < failureLogEvery {
-		return
+	now, requests := f.now(), f.count
+	logs := now.Sub(f.last) >= failureLogEvery
+	if logs {
+		f.last, f.count = now, 0
 	}
-	logrus.WithField("requests", f.count).Errorf("Redis does not decide, and requests get an error: %v", err)
-	f.last, f.count = now, 0
+	f.mutex.Unlock() // before it logs: the log may block, and requests must not wait for it
+	if logs {
+		logrus.WithField("requests", requests).Errorf("Redis does not decide, and requests get an error: %v", err)
+	}
 }
