@@ -15,7 +15,8 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/common.sh
 . scripts/compile.sh
 
-# Each has a go.mod of its own, so importers of limiter do not inherit its requirements. .ci/run tests those that are not in the first list.
+# Each of these folders has a go.mod of its own, so importers of limiter do not inherit its requirements. ./build.sh test
+# runs the tests of the first list. The other two take long to compile, and have a stage of .ci/run each.
 tested_modules=(cmd/funnel-link test examples/monitoring limiter/grpclimit)
 nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit limiter/caddylimit)
 

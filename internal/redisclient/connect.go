@@ -15,7 +15,7 @@ import (
 )
 
 // ErrRefused says that Redis knows no such user or password, or does not let the user limit
-// anything. It does not end by itself.
+// anything. Trying again does not help: somebody has to correct the settings or the user.
 var ErrRefused = errors.New("the user is refused by Redis")
 
 // Connect opens the connections and makes a call to each node, which takes nothing, so that the

@@ -20,8 +20,8 @@ func newClient(t *testing.T, targets redis.UniversalOptions) *Client {
 	return c
 }
 
-// Connect fails at once for a user who cannot log in, or who may not run the commands: neither ends
-// by itself. A user who may use other keys alone is connected.
+// Connect fails at once for a user who cannot log in, or who may not run the commands, because
+// trying again would not help. A user who may use other keys only is connected.
 func TestConnectAsUsers(t *testing.T) {
 	server := servertest.StartModule(t)
 	for _, user := range []string{"app on >secret ~shop:* +cl.peek", "powerless on >secret ~*"} {

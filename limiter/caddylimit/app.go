@@ -75,8 +75,8 @@ func (App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "funnel", New: func() caddy.Module { return new(App) }}
 }
 
-// Provision makes the connection, or takes that of the configuration before, if its settings are
-// the same. It sends nothing yet.
+// Provision makes a connection. If the configuration before has the same settings, Provision uses
+// its connection instead. It sends nothing yet.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.limits = map[string]limited{}
 	s, err := a.read(caddy.NewReplacer())
@@ -142,8 +142,8 @@ func (l limited) String() string {
 var errNoRedis = errors.New("funnel: redis is not set: name a Redis or Valkey server in the global options, " +
 	"as in { funnel { redis localhost:6379 } }, or in JSON \"apps\": {\"funnel\": {\"redis\": [\"localhost:6379\"]}}")
 
-// defaultTimeout is that of package limiter: far above what a healthy server needs, and below what
-// people wait for.
+// defaultTimeout is the same as in package limiter. A healthy server answers a thousand times
+// faster, and a visitor waits for a second without leaving.
 const defaultTimeout = time.Second
 
 // dialTimeout is how long to connect may take: TLS and a cluster take longer than requests wait.

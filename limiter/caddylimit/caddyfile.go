@@ -16,8 +16,8 @@ import (
 func init() {
 	httpcaddyfile.RegisterGlobalOption("funnel", parseApp)
 	httpcaddyfile.RegisterHandlerDirective("funnel", parseHandler)
-	// A limit of logins has to come before the password is hashed. Whoever limits by the user that
-	// an authentication finds puts both into a route, or sets the order.
+	// A limit of logins has to come before the password is hashed. To limit by the user that an
+	// authentication finds, an operator puts both into a route, or sets the order.
 	httpcaddyfile.RegisterDirectiveOrder("funnel", httpcaddyfile.Before, "basic_auth")
 }
 

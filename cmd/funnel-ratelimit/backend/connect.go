@@ -12,9 +12,9 @@ import (
 
 // Connect opens the connections and makes a call to each node, so that the first request finds them
 // open: connecting may take longer than REDIS_TIMEOUT. It tries until that succeeds, but no longer
-// than FUNNEL_DIAL_TIMEOUT. Then it logs why it failed, and requests open the connections. It
-// returns an error if Redis refuses the user, because that does not end by itself, and the cause of
-// ctx if ctx is done before.
+// than FUNNEL_DIAL_TIMEOUT. Then it logs why it failed, and requests open the connections. If
+// Redis refuses the user, it returns an error at once, because somebody has to correct the user. If
+// ctx is done before, it returns the cause of ctx.
 func (b *Backend) Connect(ctx context.Context) error {
 	within := b.options.DialTimeout
 	err := b.client.Connect(ctx, b.settings.CacheKeyPrefix+"funnel-ratelimit", within)

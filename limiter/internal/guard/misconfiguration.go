@@ -14,7 +14,7 @@ import (
 const complainEach = time.Minute
 
 // A misconfiguration is a wrong user, password or permission: Redis rejects every call. That is no
-// outage, because it does not end by itself, and policies such as FailOpen would hide it.
+// outage: it lasts until somebody corrects it, and policies such as FailOpen would hide it.
 type misconfiguration struct {
 	logger *slog.Logger
 	mutex  sync.Mutex

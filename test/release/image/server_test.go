@@ -19,7 +19,8 @@ import (
 // behind.
 func TestImageAnswersAsTheREADMESays(t *testing.T) {
 	t.Parallel()
-	box := start(t, []string{"--health-interval", "1s"})
+	// On a busy machine it takes longer than the image's 3 s to start a process in a container.
+	box := start(t, []string{"--health-interval", "1s", "--health-timeout", "60s"})
 	client := box.client(t)
 	servertest.Await(t, pause, "the container is healthy", func() error {
 		status := inspect(t, box, ".State.Health.Status")
