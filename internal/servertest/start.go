@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -45,6 +46,28 @@ func QuickOrLong[T any](quick, long T) T {
 		return long
 	}
 	return quick
+}
+
+// SoakTime returns how long a soak lasts: FUNNEL_SOAK_TIME, or 0 for some seconds.
+func SoakTime() time.Duration {
+	length, _ := time.ParseDuration(os.Getenv("FUNNEL_SOAK_TIME"))
+	return length
+}
+
+// LeavingContext returns the context of a caller who gives up: by a deadline, by a cancellation, or
+// at the end of the given context. Three of four callers leave within 4 ms. The others stay for up
+// to a second, so that some are served on a busy machine, too.
+func LeavingContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	within := rand.N(4 * time.Millisecond)
+	if rand.IntN(4) == 0 {
+		within = rand.N(time.Second)
+	}
+	if rand.IntN(2) == 0 {
+		return context.WithTimeout(ctx, within)
+	}
+	leaving, cancel := context.WithCancel(ctx)
+	time.AfterFunc(within, cancel)
+	return leaving, cancel
 }
 
 // Seed returns the seed of a random test, and logs it. The variable FUNNEL_SEED repeats the run

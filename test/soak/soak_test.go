@@ -39,8 +39,7 @@ type soak struct {
 	calls     int
 }
 
-// soakTime is how long the soak lasts, of the servers and of the cluster, or 0 for some seconds.
-var soakTime, _ = time.ParseDuration(os.Getenv("FUNNEL_SOAK_TIME"))
+var soakTime = servertest.SoakTime()
 
 // TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without
 // kill -9, logs that are rewritten, and a phase of a busy disk. A run below a minute has one of
