@@ -168,11 +168,15 @@ download_modules() {
     done
 }
 
+# Tests the modules at the same time, because their tests mostly wait.
 test_modules() {
-    local module code=0
+    local module tests=() test code=0
     for module in "${tested_modules[@]}"; do
-        echo "testing $module"
-        go -C "$module" test "$@" ./... || code=$?
+        go -C "$module" test "$@" ./... &
+        tests+=($!)
+    done
+    for test in "${tests[@]}"; do
+        wait "$test" || code=$?
     done
     return "$code"
 }

@@ -24,13 +24,26 @@ failures() {
         END { if (test ~ /panic:|fatal error:/) printf "%s", test }' "$1"
 }
 
+# Linking the tests takes longer than running them on some servers, and they are the same for all: build/matrix has them.
+compile_tests() {
+    on_this_machine go test -vet=off -c -o build/matrix/ . ./limiter
+    on_this_machine go -C test test -vet=off -c -o ../build/matrix/ ./command ./model ./process ./replication
+}
+
+# run FOLDER TESTS PATTERN: runs the tests of a folder.
+run() {
+    echo "$1"
+    on_this_machine env -C "$1" "$PWD/build/matrix/$2.test" -test.v -test.timeout 10m -test.run "$3"
+}
+
 # Of the client's tests, these are the tests of the script, which also runs in the server.
 run_tests() {
-    local code=0
-    on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" . || code=$?
-    on_this_machine go test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-Script}" ./limiter || code=$?
-    on_this_machine go -C test test -count=1 -v -timeout 10m -run "${FUNNEL_TESTS-}" \
-        ./command ./model ./process ./replication || code=$?
+    local code=0 package
+    run . funnel "${FUNNEL_TESTS-}" || code=$?
+    run limiter limiter "${FUNNEL_TESTS-Script}" || code=$?
+    for package in command model process replication; do
+        run "test/$package" "$package" "${FUNNEL_TESTS-}" || code=$?
+    done
     return $code
 }
 
@@ -38,6 +51,7 @@ need_compilers
 servers=$(FUNNEL_ARCHITECTURE=$(go env GOARCH) scripts/servers.sh "$@")
 compile_for_tests
 mkdir -p build/matrix
+compile_tests
 broken=
 printf '%-16s %-10s %7s %7s %7s %7s\n' server version passed failed skipped seconds
 while IFS=$'\t' read -r name version server <&3; do

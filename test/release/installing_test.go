@@ -4,6 +4,7 @@
 package release_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -21,10 +22,8 @@ const installing = top + "/docs/installing.md"
 func built(t *testing.T, commit, seconds, tag string) string {
 	needMachine(t)
 	clone := page.Clone(t, top)
-	t.Setenv("FUNNEL_COMMIT", commit)
-	t.Setenv("SOURCE_DATE_EPOCH", seconds)
-	t.Setenv("FUNNEL_TAG", tag)
-	page.Shell(t, clone, 0, page.Marked(t, installing, "install, build"))
+	variables := fmt.Sprintf("export FUNNEL_COMMIT=%s SOURCE_DATE_EPOCH=%s FUNNEL_TAG=%s\n", commit, seconds, tag)
+	page.Shell(t, clone, 0, variables+page.Marked(t, installing, "install, build"))
 	return clone + "/dist"
 }
 
@@ -41,12 +40,14 @@ func installLines(t *testing.T, name string) string { return page.Marked(t, inst
 // TestBootedInstalling follows the page within the units of Debian's packages, for Valkey with the
 // names that the page gives: with the package, and with the file alone.
 func TestBootedInstalling(t *testing.T) {
+	t.Parallel()
 	dist, version := built(t, "", "1767323045", "v"+versionOf(t)), versionOf(t)
 	for _, test := range []struct{ suite, kind, more string }{
 		// With rpm, the machine is TestBootedRPM's.
 		{"bookworm", "redis", ""}, {"trixie", "redis", ""}, {"trixie", "valkey", "rpm"},
 	} {
 		t.Run(test.suite+" "+test.kind, func(t *testing.T) {
+			t.Parallel()
 			machine := bootDebian(t, test.suite, strings.Fields(test.kind+"-server "+test.more)...)
 			named := strings.NewReplacer("redis-cell", "redis-cell", "redis", test.kind).Replace
 			shell := func(lines string) string { return machine.shell(t, named(lines)) }
@@ -101,6 +102,7 @@ func requireGone(t *testing.T, machine *machine, but ...string) {
 // Valkey with the lines that Fedora's configuration has: the file of the package loads the module,
 // and stays as the user wrote it.
 func TestBootedRPM(t *testing.T) {
+	t.Parallel()
 	machine := bootDebian(t, "trixie", "valkey-server", "rpm")
 	download(t, machine, built(t, "", "1767323045", ""), "old")
 	download(t, machine, built(t, "", "1767323045", "v"+versionOf(t)), "dist")
@@ -132,6 +134,7 @@ type unit struct{ name, port string }
 // TestBootedUpgrading follows the page from a build between releases to the release and back, with
 // a primary and a replica: the funnel stays as it is, and both always know the command.
 func TestBootedUpgrading(t *testing.T) {
+	t.Parallel()
 	machine := bootDebian(t, "bookworm", "redis-server")
 	shell := func(lines string) string { return strings.TrimSpace(machine.shell(t, lines)) }
 	cli := func(server unit, words string) string {
