@@ -85,6 +85,7 @@ func TestRunbookOfAllCustomers(t *testing.T) {
 		output := shell("most")
 		require.Regexp(t, `^ +\d+ "user:limited"\n +\d+ "user:fine"\n`, output)
 		require.Regexp(t, `\n\d+ calls of "user:limited" "15" "1" "3600": 1 \(1: limited now\)\n`, output)
+		require.Regexp(t, `(?m)^\S+ \[0 127.0.0.1:\d+\] "cl.take" "user:fine"`, shell("wrong"))
 		require.Regexp(t, `\n\d+ calls of "user:fine" "1000000" "1000" "1": 0 \(1: limited now\)\n`, output)
 		if !strings.Contains(servertest.Try(client, "hotkeys help"), "START") {
 			t.Log("Redis 8.6 is the first with HOTKEYS")
@@ -103,9 +104,10 @@ func TestRunbookOfAServer(t *testing.T) {
 	require.Contains(t, servertest.Try(client, "cl.throttle user:42 0 0 0"), "INVALID")
 	require.Regexp(t, `(?s)^PONG\n.*errorstat_INVALID:count=1.*cmdstat_cl.throttle:calls=2,.*funnel_commit:`, shell("not decided"))
 	require.Regexp(t, `(?s)used_memory_human:.*maxmemory_human:.*maxmemory_policy:noeviction.*evicted_keys:0`, shell("evicted"))
+	require.Regexp(t, `(?s)uptime_in_seconds:\d.*rdb_last_save_time:\d.*aof_enabled:0.*evicted_keys:0.*user default `, shell("forgotten"))
 	require.Regexp(t, `(?s)master_repl_offset:\d.*connected_clients:\d`, shell("behind"))
 
-	require.Regexp(t, fmt.Sprintf(`(?s)process_id:%d\s.*executable:\S.*dir\n%s\nlogfile\n.*server.log\nmaster\n$`,
+	require.Regexp(t, fmt.Sprintf(`(?s)process_id:%d\s.*executable:\S.*dir\n%s\nlogfile\n.*server.log\n.*\nfunnel\n.*\nmaster\n$`,
 		server.Pid(), server.Dir), shell("without systemd"))
 	program, err := exec.LookPath(servertest.Program())
 	require.NoError(t, err)

@@ -5,6 +5,8 @@ package replication_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,7 +47,11 @@ func TestSentinelForgetsNoCall(t *testing.T) {
 		t.Parallel()
 		primary, replica, sentinel, load := underSentinel(t)
 		output := onPorts(t, "sentinel", primary, replica, sentinel)
-		require.Regexp(t, `(?s)^OK\n.*master_repl_offset:\d+.*\nOK\nOK\nOK\nrole:slave\s`, output)
+		require.Regexp(t, `(?s)^OK\n.*master_repl_offset:\d+.*\nOK\nOK\nOK\nOK\nrole:slave\s`, output)
+		_, file, _ := strings.Cut(primary.Client(t).Info(t.Context(), "server").Val(), "config_file:")
+		config, err := os.ReadFile(strings.Fields(file)[0])
+		require.NoError(t, err)
+		require.Contains(t, string(config), fmt.Sprint("replicaof 127.0.0.1 ", replica.Port), "what a restart would read")
 		requireMoved(t, load, primary, replica)
 	})
 	t.Run("by one command", func(t *testing.T) {
@@ -63,7 +69,11 @@ func TestSentinelForgetsNoCall(t *testing.T) {
 }
 
 func underSentinel(t *testing.T) (primary, replica, sentinel *servertest.Server, running *load) {
-	primary = servertest.Start(t, withModule(t))
+	options := withModule(t)
+	file := filepath.Join(t.TempDir(), "redis.conf")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	options.Wrapper = []string{"sh", "-c", `exec "$0" ` + file + ` "$@"`}
+	primary = servertest.Start(t, options)
 	replica = servertest.StartReplica(t, primary, withModule(t))
 	sentinel = startSentinel(t, primary)
 	running = &load{}
