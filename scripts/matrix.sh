@@ -24,7 +24,7 @@ failures() {
         END { if (test ~ /panic:|fatal error:/) printf "%s", test }' "$1"
 }
 
-# Linking the tests takes longer than running them on some servers, and they are the same for all: build/matrix has them.
+# The test programs are the same for all servers, so they are linked once, into build/matrix.
 compile_tests() {
     on_this_machine go test -vet=off -c -o build/matrix/ . ./limiter
     on_this_machine go -C test test -vet=off -c -o ../build/matrix/ ./command ./model ./process ./replication

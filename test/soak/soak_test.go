@@ -39,6 +39,7 @@ type soak struct {
 	calls     int
 }
 
+// soakTime is how long the soaks of this package last, or 0 for some seconds.
 var soakTime = servertest.SoakTime()
 
 // TestEveryReplyFollowsTheContract: each tenth of the time has a failover, in turn with and without
