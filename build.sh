@@ -16,9 +16,9 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" >/dev/null
 . scripts/compile.sh
 
 # Each of these folders has a go.mod of its own, so importers of limiter do not inherit its requirements. ./build.sh test
-# runs the tests of the first list. The other two take long to compile, and have a stage of .ci/run each.
-tested_modules=(cmd/funnel-link test examples/monitoring limiter/grpclimit)
-nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit limiter/caddylimit)
+# runs the tests of the first list. The others compile large libraries, and have a stage of .ci/run each.
+tested_modules=(cmd/funnel-link test)
+nested_modules=("${tested_modules[@]}" cmd/funnel-ratelimit examples/monitoring limiter/caddylimit limiter/grpclimit)
 
 help() {
     cat <<'HELP'
@@ -28,7 +28,8 @@ usage: ./build.sh COMMAND
   run [ARGUMENT...]   build, then start a server with it on port 6379, or PORT;
                       arguments follow the module on the server's command line:
                       ./build.sh run compat redis-cell --io-threads 4
-  test                build, then run all tests
+  test                build, then run the tests, except for those that take long: .ci/run
+                      runs them all
   check               check formats, and run vet, staticcheck, actionlint and shellcheck
   matrix [SERVER...]  run the tests against many servers, or the given ones, with one
                       funnel.so; servers are kept in a cache; with GOARCH=arm64 on
@@ -108,34 +109,31 @@ check() {
     fi
 }
 
-# shellcheck disable=SC2046,SC2086 # packages and flags have no spaces
+# shellcheck disable=SC2086 # flags have no spaces
 run_tests() {
-    local packages with_goroutines flags others code=0
+    local flags others code=0
     need_compilers
     download_modules &
     need_server
-    echo "building, then testing: four or five minutes, eight with empty caches"
+    echo "building, then testing: four minutes, six with empty caches"
     mkdir -p build # a fresh clone has none
     rm -f build/modules.log
     tell_what_it_does &
     trap 'kill '"$!" EXIT
     doing "building funnel.so"
     compile_for_tests
-    doing "listing the packages"
-    packages=$(go list ./...)
-    with_goroutines=$(grep -E '/limiter(/|$)' <<<"$packages")
     # Go's cache of test results does not know that the tests depend on funnel.so: -count=1.
     # Vet takes a quarter of the time, and check runs it. -w leaves out data for debuggers.
     flags='-count=1 -timeout 10m -vet=off -ldflags=-w'
     echo "testing, on $("$FUNNEL_SERVER" --version)"
-    # Many tests wait for servers, so the modules' tests run beside the others. The race detector
-    # is first: otherwise both would compile the same packages at the same time.
+    # Two runs of go test at the same time would both compile what they share.
+    doing "compiling the client"
+    go build ./limiter/... ./internal/...
+    # Many tests wait for servers, so the modules' tests run beside the others.
     test_modules $flags >build/modules.log 2>&1 &
     others=$!
-    doing "compiling and testing with the race detector"
-    go test $flags -race $with_goroutines || code=$?
-    doing "compiling and testing without it"
-    go test $flags $(grep -vxF "$with_goroutines" <<<"$packages") || code=$?
+    doing "compiling and testing"
+    go test $flags ./... || code=$?
     doing "waiting for the modules that are tested beside"
     wait "$others" || code=$?
     cat build/modules.log

@@ -42,7 +42,7 @@ func TestCluster(t *testing.T) {
 	} {
 		step.prepare()
 		connect := func() *limiter.Limiter { // a Limiter that has not asked the servers yet
-			return limiter.New(cluster.Client(t), limiter.OnFailure(limiter.FailOpen))
+			return limiter.New(cluster.Client(t), limiter.WithTimeout(servertest.Patience))
 		}
 		for i := range 8 {
 			for _, call := range []struct {

@@ -12,6 +12,17 @@ import (
 	"testing"
 )
 
+// isLong: each build of the module keeps two processors busy for two seconds, so ./build.sh test
+// builds few. .ci/run sets the variable.
+var isLong = os.Getenv("FUNNEL_LONG") != ""
+
+func needsLong(t *testing.T) {
+	t.Helper()
+	if !isLong {
+		t.Skip("builds the module again: set FUNNEL_LONG")
+	}
+}
+
 var arm64Build = []string{"GOARCH=arm64", "CC=aarch64-linux-gnu-gcc"}
 
 func must(t *testing.T, err error) {
@@ -77,13 +88,15 @@ const hiddenVariables = `
 type change struct{ name, body, says string }
 
 // TestBreaks: code that needs the runtime does not become a module. What the build prints names the
-// function and what it needs.
+// function and what it needs. Without FUNNEL_LONG, only what funnel-link itself refuses is built.
 func TestBreaks(t *testing.T) {
 	for _, group := range []struct {
-		name, message, declarations string // of FUNCTION, as a regular expression
-		changes                     []change
+		name                  string
+		quick                 bool
+		message, declarations string // of FUNCTION, as a regular expression
+		changes               []change
 	}{
-		{"what the linker refuses", "\\.text\\.funnel/module/command\\.FUNCTION\\+0x[0-9a-f]+\\): undefined reference to `",
+		{"what the linker refuses", false, "\\.text\\.funnel/module/command\\.FUNCTION\\+0x[0-9a-f]+\\): undefined reference to `",
 			"//go:linkname length strlen\n//go:noinline\n//go:nosplit\nfunc length(c *Call) { c.Now++ }", []change{
 				{"index", `c.Message[c.Now] = 1`, `runtime\.panicBounds`},
 				{"slice", `c.add(c.LastWord[c.Now:])`, `runtime\.panicBounds`},
@@ -96,7 +109,7 @@ func TestBreaks(t *testing.T) {
 				{"library", `print(c.LastWord)`, `runtime\.print`},
 				{"named", `length(c)`, `go:strlen`},
 			}},
-		{"what funnel-link refuses", `funnel/module/command\.FUNCTION: `, hiddenVariables, []change{
+		{"what funnel-link refuses", true, `funnel/module/command\.FUNCTION: `, hiddenVariables, []change{
 			{"interfaces", `_, err := gcra.NewRate(c.Now, c.Now, c.Now); if err != nil { c.add(err.Error()) }`,
 				`the instruction at .* calls or jumps through a pointer`},
 			{"closure", `f := func() { c.Now++ }; if c.Now > 0 { f = func() { c.Now-- } }; f()`, `.* through a pointer`},
@@ -111,7 +124,7 @@ func TestBreaks(t *testing.T) {
 			{"other", `otherVariable++`, `it uses the variable other\.variable in `},
 			{"init", ``, `nothing runs this initializer`},
 		}},
-		{"what Go's linker refuses",
+		{"what Go's linker refuses", false,
 			`(?s)nosplit stack over [0-9]+ byte limit.*calls funnel/module/command\.FUNCTION<1>\n`, ``, []change{
 				{"deep", `var large [1000]byte; for i := range large { large[i] = byte(c.Now) }
 					c.add(string(large[:0]))`, ` *grows`},
@@ -120,6 +133,9 @@ func TestBreaks(t *testing.T) {
 		for arch, environment := range map[string][]string{"amd64": nil, "arm64": arm64Build} {
 			t.Run(group.name+", "+arch, func(t *testing.T) {
 				t.Parallel()
+				if !group.quick || arch != "amd64" {
+					needsLong(t)
+				}
 				_, printed, err := build(t, withChanges(t, group.declarations, group.changes), environment...)
 				if err == nil {
 					t.Fatalf("the module was built:\n%s", printed)

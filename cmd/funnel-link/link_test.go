@@ -10,6 +10,7 @@ import (
 
 // TestEntry: if the entry into Go is wrong, the module is not built, or a server does not load it.
 func TestEntry(t *testing.T) {
+	needsLong(t)
 	const entry, decide = "module/enter_amd64.S", "enter go_decide,"
 	for _, c := range []struct{ file, old, changed, says string }{
 		{entry, "    xorps %xmm15, %xmm15\n", "", "mixes up registers"},
@@ -31,6 +32,7 @@ func TestEntry(t *testing.T) {
 // does not compile, even if package main follows. It would build and load, and crash the server at
 // the first command.
 func TestSignatures(t *testing.T) {
+	needsLong(t)
 	const commands, program = "module/command/command.go", "cmd/funnel/main.go"
 	for _, name := range []string{"Parse", "Decide"} {
 		_, printed, err := build(t, map[string]string{

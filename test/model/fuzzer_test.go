@@ -29,7 +29,7 @@ import (
 //	FUNNEL_FUZZ_TIME   how long, such as 20m
 //	FUNNEL_SEED        the seed of a run that failed, to repeat it
 func TestNoInputBreaksTheServerOrItsAnswers(t *testing.T) {
-	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("9s", "90s")))
+	duration, err := time.ParseDuration(cmp.Or(os.Getenv("FUNNEL_FUZZ_TIME"), servertest.QuickOrLong("3s", "90s")))
 	require.NoError(t, err)
 	seed := servertest.Seed(t)
 	for compat, mode := range map[string]contract.Mode{"none": contract.Default, "redis-cell": contract.RedisCell} {
