@@ -236,6 +236,85 @@ print(used("eve"))
 	require.Equal(t, "4 1000100\n5 500\n400\n", end.output)
 }
 
+// TestWorkerHoldsASlot ends the work in each way. `held` says whether the slot was lost, and whether
+// somebody else was limited until then.
+func TestWorkerHoldsASlot(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	server := servertest.StartModule(t)
+	text := replaced(t, snippet(t, "redis-py-slot"), "TTL = 30", "TTL = 6") + `
+def held(key, seconds, *command):
+    with slot(key, 1) as lost:
+        if command:
+            r.execute_command(*command)
+        print(key, lost.wait(seconds), r.execute_command("CL.PEEK", key, 1, "SLOTS", 1, "other")[0], end=" ")
+    print(r.exists(key))
+
+held("long", 7)  # longer than the ttl
+held("lost", 60, "DEL", "lost")
+try:
+    with slot("taken", 1), slot("taken", 1): pass
+except TimeoutError as error:
+    print(error, r.exists("taken"))
+done = []
+steps = [lambda: done.append(r.exists("{acme}:jobs")), lambda: r.delete("{acme}:jobs"), lambda: time.sleep(4), done.clear]
+try:
+    ` + strings.ReplaceAll(snippet(t, "redis-py-slot-use"), "\n", "\n    ") + `
+except RuntimeError as error:
+    print(error, done, r.exists("{acme}:jobs"))
+held("denied", 60, "ACL SETUSER", "default", "-cl.reserve")
+`
+	end := run(t, server.Client(t), l.at(server.Addr(), text))
+	require.NoError(t, end.err, end)
+	require.Equal(t, `long False 1 0
+lost True 0 0
+all slots are taken: ask again in a second 0
+the slot was lost [1] 0
+denied True 0 0
+`, end.output)
+}
+
+// TestRowsOfAScript: the tokens that the work did not use and the slot are free again.
+func TestRowsOfAScript(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	server := servertest.Start(t, servertest.Options{})
+	load, _, _ := strings.Cut(snippet(t, "redis-py-script"), "\n")
+	text := load + "\nholder = 'h1'\nwork = lambda: print(r.zcard('{acme}:slots'))\n" +
+		replaced(t, snippet(t, "redis-py-script-rows"), "90000, 60)", "90000, 31536000)") + `
+print(r.exists("{acme}:slots"), funnels(keys=keys[1:], args=["peek", *minute, 1])[2][0][2])
+`
+	end := run(t, server.Client(t), l.at(server.Addr(), text))
+	require.NoError(t, end.err, end)
+	require.Equal(t, "1\n0 89700\n", end.output)
+}
+
+// TestClusterInPython: the clients of redis-py for clusters find the node of a call, also of one
+// with several rows.
+func TestClusterInPython(t *testing.T) {
+	t.Parallel()
+	l := languageOf(t, "redis-py")
+	cluster := servertest.StartCluster(t, 3, 5*time.Second, servertest.Options{Module: servertest.Module(t)})
+	l.program = `
+import asyncio, redis, redis.asyncio
+calls = [("CL.RESERVE", key, 15, 30, 31536000, 1, 10) for key in "abcdef"]
+calls.append(("CL.RESERVE", "{acme}:requests", 10, 60, 60, 1, "{acme}:tokens", 3000, 30000, 31536000, 1000))
+r = redis.RedisCluster(host="localhost", port=PORT)
+print([r.execute_command(*call)[2][-1][2] for call in calls])
+
+async def main():
+    r = redis.asyncio.RedisCluster(host="localhost", port=PORT)
+    print([(await r.execute_command(*call))[2][-1][2] for call in calls])
+    await r.close()
+
+asyncio.run(main())
+`
+	command := l.at(cluster.Primaries[0].Addr(), "")
+	output, err := command.CombinedOutput()
+	require.NoError(t, err, string(output))
+	require.Equal(t, "[14, 14, 14, 14, 14, 14, 2000]\n[13, 13, 13, 13, 13, 13, 1000]\n", string(output))
+}
+
 // TestMeteredStreams ends a stream in each way. A minute lasts a year, so nothing leaks.
 func TestMeteredStreams(t *testing.T) {
 	t.Parallel()
