@@ -101,6 +101,12 @@ func TestGoSnippets(t *testing.T) {
 	}
 }
 
+// TestHandlerUnderTest: the test that docs/go.md shows is one of package httplimit's own.
+func TestHandlerUnderTest(t *testing.T) {
+	require.Contains(t, page.Read(t, "../../limiter/httplimit/local_test.go"),
+		page.Marked(t, "../../docs/go.md", "replies of an hour"))
+}
+
 // TestVersionsOfTZData: the lines of docs/go.md print the version of the machine, and that of Go.
 func TestVersionsOfTZData(t *testing.T) {
 	const ofMachine = "/usr/share/zoneinfo/tzdata.zi"
