@@ -102,7 +102,7 @@ func languageOf(t *testing.T, name string) language {
 		t.Skipf("needs %s: %v: %s", name, err, version)
 	}
 	t.Log(name, string(version))
-	imports := replaced(t, snippet(t, "redis-py-imports"), "port=6379", "port=PORT")
+	imports := replaced(t, snippet(t, "redis-py-imports"), "port=6379, socket_timeout=1", "port=PORT, socket_timeout=10")
 	l.program = strings.Replace(l.program, "IMPORTS", imports, 1)
 	return l
 }
@@ -270,8 +270,8 @@ held("denied", 60, "ACL SETUSER", "default", "-cl.reserve")
 lost True 0 0
 all slots are taken: ask again in a second 0
 the slot was lost [1] 0
-denied True 0 0
-`, end.output)
+denied True 1 0
+`, end.output, "the work hears of a slot that cannot be renewed before the slot ends")
 }
 
 // TestRowsOfAScript: the tokens that the work did not use and the slot are free again.
