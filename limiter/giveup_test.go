@@ -265,3 +265,49 @@ func TestShutdownsLeaveNoSlots(t *testing.T) {
 		group.Wait()
 	}
 }
+
+// While Redis stands still, more callers give up than may be under way, and go on when it answers
+// again. Tokens are given back once or never, so each refund has to be sent, however many callers
+// are refused beside it.
+func TestTokensAfterAStandStill(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartModule(t)
+	client := server.Client(t, func(options *redis.Options) { options.PoolSize = 64 })
+	l := limiter.New(client, limiter.WithTimeout(servertest.Patience))
+	funnel := limiter.Per(1, time.Hour).WithCapacity(1_000_000)
+	running, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	var told, refused atomic.Int64
+	for range 100 {
+		group.Go(func() {
+			for running.Err() == nil {
+				ctx, cancel := servertest.LeavingContext(running)
+				result, err := l.Allow(ctx, "funnel", funnel)
+				cancel()
+				switch {
+				case err == nil && result.OK:
+					told.Add(1)
+				case err != nil && strings.Contains(err.Error(), "calls are under way"):
+					refused.Add(1)
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 3 {
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
+		before := refused.Load()
+		servertest.Eventually(t, "too many calls are under way", func() bool { return refused.Load() > before })
+		require.NoError(t, server.Signal(syscall.SIGCONT))
+		before = told.Load()
+		servertest.Eventually(t, "a caller is answered in time", func() bool { return told.Load() > before })
+	}
+	stop()
+	group.Wait()
+	left, err := l.Drain(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, left)
+	result, err := l.Peek(t.Context(), "funnel", funnel)
+	require.NoError(t, err)
+	require.EqualValues(t, told.Load(), funnel.Capacity-result.Remaining, "tokens that are taken")
+}

@@ -32,6 +32,10 @@ type Call struct {
 	// decides such a call if Redis fails.
 	Settles bool
 
+	// Undoes says that the call gives back what nobody got. It is sent once, at once, so neither an
+	// open breaker nor the bound of calls without a caller may keep it back.
+	Undoes bool
+
 	// Failure, if not nil, is why Redis does not decide the call, as an earlier call found out: the
 	// policy decides, and Redis is not asked.
 	Failure error

@@ -19,7 +19,8 @@ import (
 	"funnel/limiter/internal/undo"
 )
 
-// An open breaker refuses calls, but lets slots be renewed and given back.
+// An open breaker refuses calls, but lets slots be renewed and given back. What nobody got is given
+// back at once or never.
 func TestWhatAnOpenBreakerLetsPass(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*backend.Call)
@@ -29,6 +30,7 @@ func TestWhatAnOpenBreakerLetsPass(t *testing.T) {
 		"a renewal":        {func(c *backend.Call) { c.Renews = true }, true},
 		"a slot goes back": {func(c *backend.Call) { c.Operation = call.Refund }, true},
 		"tokens go back":   {func(c *backend.Call) { c.Operation, c.Rows[0].Kind = call.Refund, call.Funnel }, false},
+		"nobody got them":  {func(c *backend.Call) { *c = *refundOfTokens() }, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			isDown, passed := true, 0
@@ -52,6 +54,11 @@ func TestWhatAnOpenBreakerLetsPass(t *testing.T) {
 			require.Equal(t, c.passes, passed == 1, "%s: %d calls have passed", name, passed)
 		})
 	}
+}
+
+// refundOfTokens returns the call by which an Undo gives back tokens that nobody got.
+func refundOfTokens() *backend.Call {
+	return &backend.Call{Operation: call.Refund, Undoes: true, Rows: []backend.AskedRow{{Key: "key", Kind: call.Funnel}}}
 }
 
 // Without a time-out, a caller that may give up leaves at once when it does, even if the client

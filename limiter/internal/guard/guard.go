@@ -37,7 +37,7 @@ type Redis interface {
 // maxLeft bounds the calls of one node that are under way without a caller. Each of them has a
 // goroutine, and a server that hangs for a minute would otherwise collect one for each caller with
 // a short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may
-// come on top.
+// come on top, and so do refunds of what callers have left: each follows from one of these calls.
 const maxLeft = 1000
 
 // A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make
@@ -100,12 +100,12 @@ func (g *Guard) Reset(ctx context.Context, key string) error {
 }
 
 // admit returns why a call is not sent, or nil. An open breaker refuses most calls, but lets slots
-// be renewed and given back.
+// be renewed and given back, and what nobody got.
 func (g *Guard) admit(ctx context.Context, c *backend.Call) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if !c.Renews && !c.EndsSlot() && g.breaker.isOpen() {
+	if !c.Renews && !c.EndsSlot() && !c.Undoes && g.breaker.isOpen() {
 		refusal := g.breaker.admit(g.now())
 		if refusal != nil {
 			return backend.Unavailable(c.Wrap(refusal))

@@ -107,7 +107,7 @@ func refundsOf(c *backend.Call, reply *backend.Reply) (refunds []refund) {
 }
 
 func newRefund() refund {
-	return refund{call: backend.Call{Operation: call.Refund, Receipt: gcra.NoReceipt}}
+	return refund{call: backend.Call{Operation: call.Refund, Receipt: gcra.NoReceipt, Undoes: true}}
 }
 
 // refundOfTokens returns the call that gives the tokens of a row back.
