@@ -28,8 +28,8 @@ type Call struct {
 	// asked again.
 	Renews bool
 
-	// Settles says that the call charges what an earlier call used beyond its estimate. No policy
-	// decides such a call if Redis fails.
+	// Settles says that the call charges or gives back the difference between the estimate of an
+	// earlier call and what it used. No policy decides such a call if Redis fails.
 	Settles bool
 
 	// Undoes says that the call gives back what nobody got. It is sent once, at once, so neither an

@@ -38,7 +38,7 @@ const (
 // answer. It waits for the answer, for ctx and for the time-out, whichever comes first.
 func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
-	if g.left.Load() >= maxLeft && !c.Undoes {
+	if g.left.Load() >= maxLeft && !c.Undoes && !c.Settles {
 		return backend.Reply{}, backend.Unavailable(c.Wrap(errTooManyLeft))
 	}
 	a := &aside{done: make(chan struct{})}

@@ -37,7 +37,8 @@ type Redis interface {
 // maxLeft bounds the calls of one node that are under way without a caller. Each of them has a
 // goroutine, and a server that hangs for a minute would otherwise collect one for each caller with
 // a short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may
-// come on top, and so do refunds of what callers have left: each follows from one of these calls.
+// come on top. So do settlements and refunds of what nobody got: each follows from a call that Redis
+// has decided, and is sent once or never.
 const maxLeft = 1000
 
 // A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make

@@ -183,13 +183,14 @@ func TestLateAnswers(t *testing.T) {
 }
 
 // While a server hangs, no more than maxLeft calls are under way without a caller. What is not sent
-// is no failure of Redis. Refunds of what they took are sent, because they are not sent again.
+// is no failure of Redis. Settlements and refunds of what nobody got are sent, since nobody repeats
+// them.
 func TestCallsWithoutACallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int64
 		answers := make(chan struct{})
 		g := newGuarded(fakeRedis{answer: func(_ context.Context, c *backend.Call) (backend.Reply, error) {
-			if c.Undoes {
+			if c.Undoes || c.Settles {
 				return allowed, nil
 			}
 			underWay.Add(1)
@@ -213,12 +214,16 @@ func TestCallsWithoutACallerAreBounded(t *testing.T) {
 		}
 		require.EqualValues(t, maxLeft, underWay.Load())
 		require.False(t, g.breaker.isOpen(), "a failure of this process")
-		_, err := g.Ask(t.Context(), refundOfTokens())
-		require.NoError(t, err)
+		settlement := refundOfTokens()
+		settlement.Undoes, settlement.Settles = false, true
+		for _, c := range []*backend.Call{refundOfTokens(), settlement} {
+			_, err := g.Ask(t.Context(), c)
+			require.NoError(t, err, "%+v", c)
+		}
 		close(answers)
 		synctest.Wait()
 		require.EqualValues(t, maxLeft, g.refunds.Load(), "all slots are given back")
-		_, err = g.Ask(t.Context(), slotCall())
+		_, err := g.Ask(t.Context(), slotCall())
 		require.NoError(t, err)
 	})
 }
