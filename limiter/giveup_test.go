@@ -111,6 +111,12 @@ func testHasty(t *testing.T, client redis.UniversalClient, calls int) {
 	h.told.Store(0)
 	closed := closedBy(t, client)
 	h.run(t, calls)
+	servertest.Eventually(t, "a caller is served in time", func() bool { // on a busy machine, perhaps none was
+		if h.told.Load() == 0 {
+			h.run(t, calls)
+		}
+		return h.told.Load() > 0
+	})
 	left, err := h.limiter.Drain(ctx)
 	require.NoError(t, err)
 	require.Zero(t, left, "every answer has come")
