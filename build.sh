@@ -28,8 +28,8 @@ usage: ./build.sh COMMAND
   run [ARGUMENT...]   build, then start a server with it on port 6379, or PORT;
                       arguments follow the module on the server's command line:
                       ./build.sh run compat redis-cell --io-threads 4
-  test                build, then run the tests, except for those that take long: .ci/run
-                      runs them all
+  test                build, then run the tests, except for those that take long:
+                      .ci/run runs them all
   check               check formats, and run vet, staticcheck, actionlint and shellcheck
   matrix [SERVER...]  run the tests against many servers, or the given ones, with one
                       funnel.so; servers are kept in a cache; with GOARCH=arm64 on

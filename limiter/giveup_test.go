@@ -120,7 +120,7 @@ func testHasty(t *testing.T, client redis.UniversalClient, calls int) {
 	left, err := h.limiter.Drain(ctx)
 	require.NoError(t, err)
 	require.Zero(t, left, "every answer has come")
-	t.Logf("%d of %d callers gave up; %d were allowed", h.gaveUp.Load(), calls, h.told.Load())
+	t.Logf("%d callers gave up; %d were allowed", h.gaveUp.Load(), h.told.Load())
 	require.Positive(t, h.gaveUp.Load())
 	require.Positive(t, h.told.Load())
 	require.Zero(t, client.ZCard(ctx, "{a}slots").Val(), "slots that nobody holds")

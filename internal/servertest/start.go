@@ -48,6 +48,15 @@ func QuickOrLong[T any](quick, long T) T {
 	return quick
 }
 
+// NeedsLong skips a test unless FUNNEL_LONG is set, as it is in .ci/run. Because says what takes
+// too long for ./build.sh test.
+func NeedsLong(t testing.TB, because string) {
+	t.Helper()
+	if !QuickOrLong(false, true) {
+		t.Skip(because + ": set FUNNEL_LONG")
+	}
+}
+
 // SoakTime returns how long a soak lasts: FUNNEL_SOAK_TIME, or 0 for some seconds.
 func SoakTime() time.Duration {
 	length, _ := time.ParseDuration(os.Getenv("FUNNEL_SOAK_TIME"))

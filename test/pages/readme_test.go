@@ -81,9 +81,7 @@ func main() {
 // TestProgramOutsideOfTheRepository: the lines of the README, in a folder beside the repository,
 // make a program that limits an API.
 func TestProgramOutsideOfTheRepository(t *testing.T) {
-	if os.Getenv("FUNNEL_LONG") == "" {
-		t.Skip("go mod tidy takes as long as all other programs of the pages: set FUNNEL_LONG")
-	}
+	servertest.NeedsLong(t, "go mod tidy takes as long as all other programs of the pages")
 	t.Parallel()
 	server := servertest.StartModule(t)
 	folder := filepath.Join(t.TempDir(), "hello")

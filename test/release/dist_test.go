@@ -39,14 +39,6 @@ func run(t *testing.T, folder string, variables []string, program string, argume
 
 func read(t *testing.T, folder, path string) string { return page.Read(t, filepath.Join(folder, path)) }
 
-// needsLong leaves a test to .ci/run, which sets FUNNEL_LONG.
-func needsLong(t *testing.T, because string) {
-	t.Helper()
-	if os.Getenv("FUNNEL_LONG") == "" {
-		t.Skip(because + ": set FUNNEL_LONG")
-	}
-}
-
 // dist runs ./build.sh dist in a new copy of the sources, and returns its folder dist.
 func dist(t *testing.T, variables ...string) string {
 	folder := page.Clone(t, top)
@@ -58,7 +50,7 @@ func dist(t *testing.T, variables ...string) string {
 // does what the README of the archive says. The same bytes come from another folder, with another
 // folder for temporary files and an empty cache.
 func TestRelease(t *testing.T) {
-	needsLong(t, "compiles all of Go's library")
+	servertest.NeedsLong(t, "compiles all of Go's library")
 	folder := dist(t)
 	sums := read(t, folder, "SHA256SUMS")
 	require.Equal(t, run(t, folder, []string{"LC_ALL=C"}, "sh", "-c", "sha256sum [!S]*"), sums)

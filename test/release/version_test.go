@@ -112,7 +112,7 @@ var managers = []struct{ name, tool, version, isLower string }{
 }
 
 func TestEachCommitIsAVersionOfItsOwn(t *testing.T) {
-	needsLong(t, "packs eight times")
+	servertest.NeedsLong(t, "packs eight times")
 	t.Parallel()
 	const earlier, later, release = 1795911745, 1795911746, 1795998145
 	r := newRepository(t)
@@ -179,7 +179,7 @@ func requireTools(t *testing.T, names ...string) {
 
 // TestServerShowsWhichBuildItHas: MODULE LIST, INFO and the log tell a release from other builds.
 func TestServerShowsWhichBuildItHas(t *testing.T) {
-	needsLong(t, "builds twice")
+	servertest.NeedsLong(t, "builds twice")
 	t.Parallel()
 	number := regexp.MustCompile(`VERSION_NUMBER (\d+)`).FindStringSubmatch(read(t, top, "module/version.h"))[1]
 	for _, c := range []struct{ tag, version, number string }{

@@ -6,7 +6,6 @@ package replication_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -108,9 +107,7 @@ func TestEffectsAreReplicated(t *testing.T) {
 // each SET holds a reference to the shared word PXAT. Redis 8.6 counts at most 2^23 references to a
 // string: with one more, the server ends itself.
 func TestScriptOfMillionsOfCallsReplicates(t *testing.T) {
-	if os.Getenv("FUNNEL_LONG") == "" {
-		t.Skip("takes a minute and some gigabytes: set FUNNEL_LONG")
-	}
+	servertest.NeedsLong(t, "takes a minute and some gigabytes")
 	server := servertest.Start(t, servertest.WithLog(servertest.Module(t), "no", "--auto-aof-rewrite-percentage", "0",
 		"--crash-memcheck-enabled", "no")) // a server that crashes here may hang in it
 	client := server.Client(t, func(options *redis.Options) { options.ReadTimeout = 5 * time.Minute })
