@@ -8,6 +8,7 @@ import (
 
 	"funnel/internal/call"
 	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/undo"
 )
 
 // Settle adjusts a call to the number of tokens that were used, at least 0: it gives the rest back,
@@ -74,10 +75,14 @@ func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (R
 }
 
 // SettleSoon is Settle that does not wait: it returns at once, and settles in the background, even
-// if ctx is done. [Limiter.Drain] waits until Redis has answered. The Result is a copy, so the
-// caller's does not tell that it is settled: do not settle it again.
+// if ctx is done. If no connection is free, it tries again for a minute. [Limiter.Drain] waits until
+// Redis has answered. The Result is a copy, so the caller's does not tell that it is settled: do not
+// settle it again.
 func (l *Limiter) SettleSoon(ctx context.Context, result Result, used int) {
-	l.undo.Go(ctx, func(ctx context.Context) { _, _ = l.Settle(ctx, &result, used) })
+	l.undo.Go(ctx, func(ctx context.Context) {
+		settle := func() error { _, err := l.Settle(ctx, &result, used); return err }
+		_ = undo.SendAgain(settle(), settle)
+	})
 }
 
 // settlement returns a call that refunds the tokens that were not used, or charges the tokens that

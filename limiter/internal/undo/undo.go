@@ -6,9 +6,10 @@
 // other calls, but OnFailure does not apply to them.
 //
 // Tokens are given back once, because a second refund would give other callers' tokens back; if
-// that answer is lost, they leak, or stay used until the period ends. A slot may be given back any
-// number of times. So slots wait in a queue ([Undo.Lost], [Undo.GiveBack]) and are asked back until
-// Redis has answered; and if the call that took them may still be executed, for one TTL longer.
+// that answer is lost, they leak, or stay used until the period ends. Only a refund that this
+// process could not send is repeated ([SendAgain]). A slot may be given back any number of times.
+// So slots wait in a queue ([Undo.Lost], [Undo.GiveBack]) and are asked back until Redis has
+// answered; and if the call that took them may still be executed, for one TTL longer.
 package undo
 
 import (
@@ -138,12 +139,21 @@ func (r *refund) note(reply, after *backend.Reply) {
 }
 
 // GiveBack sends a refund, even if ctx is done. Slots that Redis has not given back then wait in
-// the queue, until Redis decides or their TTL is over.
+// the queue, until Redis decides or their TTL is over. A refund of tokens goes on in the background
+// if it was not sent.
 func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Reply, error) {
 	ctx, t := u.tasks.begin(context.WithoutCancel(ctx))
 	defer t.end()
 	reply, err := u.send(ctx, refund)
-	if isDecided(err) || !refund.EndsSlot() {
+	switch {
+	case isDecided(err):
+		return reply, err
+	case !refund.EndsSlot():
+		if isUnsent(err) {
+			u.Go(ctx, func(ctx context.Context) {
+				_ = SendAgain(err, func() error { _, err := u.send(ctx, refund); return err })
+			})
+		}
 		return reply, err
 	}
 	for i, row := range refund.Rows {

@@ -298,7 +298,7 @@ func TestSlotsAreAskedBackWhenTheyAreDue(t *testing.T) {
 }
 
 // A release that Redis has not decided is repeated each tenth of the TTL, and no longer than the
-// TTL. A refund of tokens is not repeated.
+// TTL. A refund of tokens that was sent is not repeated.
 func TestGiveBackGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -1,0 +1,31 @@
+package undo
+
+import (
+	"errors"
+	"time"
+
+	"funnel/limiter/internal/backend"
+	"funnel/limiter/internal/redis"
+)
+
+// lastPause is the longest pause before a call is sent again. With 100 ms, which then doubles, a
+// call is sent 10 times within 51 s. A process that lacks connections for that long lacks them for
+// good, and most funnels have filled up by themselves.
+const lastPause = 26 * time.Second
+
+// SendAgain repeats a call that returned err, for as long as this process could not send it: no
+// connection was free, or a queue was full. Nothing was taken or given back by then, so a call that
+// must be sent once at most, such as a refund of tokens, may be repeated. SendAgain returns the
+// error of the last call. It does not repeat a call of a client that is closed, which is final.
+func SendAgain(err error, send func() error) error {
+	for pause := minRetry; isUnsent(err) && pause <= lastPause; pause *= 2 {
+		time.Sleep(pause)
+		err = send()
+	}
+	return err
+}
+
+// isUnsent reports whether a call was not sent, but may be sent later.
+func isUnsent(err error) bool {
+	return errors.Is(err, backend.ErrNotSent) && !errors.Is(err, redis.ErrClosed)
+}
