@@ -115,7 +115,7 @@ run_tests() {
     need_compilers
     download_modules &
     need_server
-    echo "building, then testing: four minutes, six with empty caches"
+    echo "building, then testing: two to four minutes, with empty caches up to six"
     mkdir -p build # a fresh clone has none
     rm -f build/modules.log
     tell_what_it_does &

@@ -73,7 +73,7 @@ func (b bound) check() error {
 	case b.n < 1:
 		return fmt.Errorf("n must be at least 1, not %d", b.n)
 	case b.burst < 1 || b.burst > b.n:
-		return fmt.Errorf("burst must be from 1 to %d, not %d", b.n, b.burst)
+		return fmt.Errorf("burst, the capacity, must be from 1 to %d, not %d", b.n, b.burst)
 	case b.within < 1 || b.within > longestBound:
 		return fmt.Errorf("d must be from 1ns to %v, not %v", longestBound, b.within)
 	}

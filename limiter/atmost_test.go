@@ -139,14 +139,14 @@ func TestWrongAtMost(t *testing.T) {
 	changed := logins
 	changed.Capacity = 4
 	for want, limit := range map[string]limiter.Limit{
-		"at most 0 in any 0s, 0 at once: n must be at least 1, not 0":                limiter.AtMost(0, 0, 0),
-		"at most 5 in any 1m0s, 7 at once: burst must be from 1 to 5, not 7":         limiter.AtMost(5, minute, 7),
-		"at most 5 in any 1m0s, 0 at once: burst must be from 1 to 5, not 0":         limiter.AtMost(5, minute, 0),
-		"at most 5 in any 0s, 3 at once: d must be from 1ns to 876000h0m0s, not 0s":  limiter.AtMost(5, 0, 3),
-		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8": limiter.AtMost(5, years100+1, 3),
-		"at most 5 in any 1m0s, 3 at once: a limit of AtMost must stay as it is":     logins.WithCapacity(3),
-		"3 at once: a limit of AtMost must stay as it is: use its third argument":    changed,
-		"too large together for count":                                               limiter.AtMost(1e9, years100, 1e9),
+		"at most 0 in any 0s, 0 at once: n must be at least 1, not 0":                       limiter.AtMost(0, 0, 0),
+		"at most 5 in any 1m0s, 7 at once: burst, the capacity, must be from 1 to 5, not 7": limiter.AtMost(5, minute, 7),
+		"at most 5 in any 1m0s, 0 at once: burst, the capacity, must be from 1 to 5, not 0": limiter.AtMost(5, minute, 0),
+		"at most 5 in any 0s, 3 at once: d must be from 1ns to 876000h0m0s, not 0s":         limiter.AtMost(5, 0, 3),
+		"876000h0m0.000000001s, 3 at once: d must be from 1ns to 876000h0m0s, not 8":        limiter.AtMost(5, years100+1, 3),
+		"at most 5 in any 1m0s, 3 at once: a limit of AtMost must stay as it is":            logins.WithCapacity(3),
+		"3 at once: a limit of AtMost must stay as it is: use its third argument":           changed,
+		"too large together for count":                                                      limiter.AtMost(1e9, years100, 1e9),
 	} {
 		require.Error(t, limit.Validate(), want)
 		_, err := limiter.NewLocal().Allow(t.Context(), "key", limit)

@@ -69,7 +69,7 @@ func TestFaultsOfCaddyfiles(t *testing.T) {
 		{policy("rate 1 1m\ncapacity 0"), `funnel: policy "api": capacity is 0: it must be at least 1, at Caddyfile:5`},
 		{policy("window 1 1m\ncapacity 1"), `funnel: policy "api": capacity is only for rate and at_most, at Caddyfile:6`},
 		{policy("at_most 5 15m\ncapacity 6"),
-			`funnel: policy "api": at_most: burst must be from 1 to 5, not 6, at Caddyfile:6`},
+			`funnel: policy "api": at_most: burst, the capacity, must be from 1 to 5, not 6, at Caddyfile:6`},
 		{policy("at_most 5"),
 			`funnel: policy "api": at_most needs a number and a time, as in at_most 5 15m, but got '5', ` +
 				`at Caddyfile:4`},
