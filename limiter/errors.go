@@ -41,7 +41,7 @@ var (
 	// [WithMaxWaiting] allows.
 	ErrTooManyWaiting = errors.New("limiter: too many callers wait")
 
-	// ErrSlotLost is the cause of a [Acquisition.Context] with a slot that was lost, and the error
+	// ErrSlotLost is the cause of an [Acquisition.Context] with a slot that was lost, and the error
 	// of [Acquisition.Release] for a slot that was lost before.
 	ErrSlotLost = errors.New("limiter: the slot was lost: it was not renewed in time, and another holder may have it")
 )

@@ -164,12 +164,12 @@ const int command_count = sizeof commands / sizeof commands[0];
 /* Returns how many rows a call has, or 0 if the command does not accept that number of words. */
 ALWAYS_INLINE uint32_t count_rows(const struct command *command, int argc)
 {
-    const enum words kind = command->shape->words;
+    const enum words accepted = command->shape->words;
     int words = argc - 1;
-    if (kind == ONE_ROW) return words == WORDS_PER_ROW;
-    if (kind == ONE_ROW_OR_LESS) return words == WORDS_PER_ROW || words == WORDS_PER_ROW - 1;
+    if (accepted == ONE_ROW) return words == WORDS_PER_ROW;
+    if (accepted == ONE_ROW_OR_LESS) return words == WORDS_PER_ROW || words == WORDS_PER_ROW - 1;
     int rows = words / WORDS_PER_ROW, more = words % WORDS_PER_ROW;
-    if (rows > MAX_ROWS || more > (kind == ROWS_AND_LAST_WORD)) return 0;
+    if (rows > MAX_ROWS || more > (accepted == ROWS_AND_LAST_WORD)) return 0;
     return (uint32_t)rows;
 }
 

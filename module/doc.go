@@ -19,10 +19,10 @@
 // One struct (call.h) crosses twice, whatever the number of rows. Go code runs like a C function,
 // and the Go runtime never starts: docs/go-runtime.md.
 //
-// Each row of a call is of a kind: a funnel, slots or a quota. Each place has a table that chooses
-// by kind: kinds.c here, command/kind.go and internal/call/row.go. A new kind is one more line in
-// each table, and one more file in command/; a table that lacks it does not compile. Here it needs
-// a file if it keeps its state in a value that no other kind uses, as slots.c does.
+// Each row of a call is of a kind: a funnel, slots or a quota. What chooses by kind stands
+// together: in the table of kinds.c here, and in the switches of command/kind.go and internal/call.
+// They do not compile until they know a new kind. Here it needs a file if it keeps its state in a
+// value that no other kind uses, as slots.c does. CONTRIBUTING.md lists all places.
 //
 // # The files
 //
@@ -34,8 +34,8 @@
 //     replication, events. string_key.c: the same for kinds that keep their state in a string.
 //     slots.c: the same for slots, which are a sorted set.
 //   - reply.c: the replies, and the counts that INFO shows.
-//   - call.h, call.c, layout.go: the structs that cross from C to Go, and what checks them
-//     when the module is compiled and when it is loaded.
+//   - call.h, layout.go: the structs that cross from C to Go, and what checks them when the
+//     module is compiled. selftest.c: the calls that check the boundary when it is loaded.
 //   - enter_amd64.S, enter_arm64.S: from C's calling convention to Go's.
 //   - command/: the commands as Go sees them, free of cgo and tested without a server.
 //   - clock.c, debug.go: the time, and FUNNEL.DEBUG, with which tests set it.

@@ -30,7 +30,7 @@
 // # Limited calls
 //
 // A limited call gets the status RESOURCE_EXHAUSTED with a text that names the policy, with details
-// of google.rpc that clients in all languages can read, and with one trailer:
+// of google.rpc that clients in all languages can read, and with a trailer:
 //
 //   - QuotaFailure: one violation. Subject and quota_id are the name of the limit that refuses the
 //     call, as [New] or [WithAlso] got it. If several limits refuse it, this is the limit with the
@@ -41,7 +41,8 @@
 //     config retries RESOURCE_EXHAUSTED waits that long instead of its own backoff.
 //
 // A call that costs more than the capacity never fits. It has no RetryInfo, and a pushback of -1:
-// the client does not retry.
+// the client does not retry. A call that lacks only a slot has neither RetryInfo nor the trailer,
+// because nobody knows when a slot comes free.
 //
 // # Undecided calls
 //
@@ -52,8 +53,9 @@
 // an outage begins and a line when it has ended, and a line a minute about calls that are wrong.
 //
 // If the context of a call is done when the decision comes, nobody waits for the handler: it does
-// not run, slots and tokens are given back, and nothing is logged. The call gets CANCELED, or
-// DEADLINE_EXCEEDED if its deadline has passed.
+// not run, its slots and tokens are given back, and nothing is logged. Leases and
+// [limiter.Shadow] give no tokens back. The call gets CANCELED, or DEADLINE_EXCEEDED if its
+// deadline has passed.
 //
 // For other answers, chain an interceptor of your own in front: it receives these errors, and
 // package status reads them.

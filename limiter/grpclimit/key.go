@@ -81,7 +81,7 @@ func ByMetadata(name string, absent KeyFunc) KeyFunc {
 	}
 }
 
-// ByMethod keys by the full method, such as "/grpc.health.v1.Health/Check". A method longer than 64
+// ByMethod keys by the full method, such as "/chat.Chat/Send". A method longer than 64
 // bytes is hashed. There are as many keys as methods, except with
 // [google.golang.org/grpc.UnknownServiceHandler], where the client chooses the method.
 func ByMethod() KeyFunc {

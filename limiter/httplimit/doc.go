@@ -9,8 +9,9 @@
 // A middleware is a policy with a name. The key says who shares a limit, by default requests of one
 // address. The limit says how many tokens there are, and the cost how many a request takes. An
 // allowed request goes to your handler. A limited request is answered 429 Too Many Requests with
-// Retry-After, and a line of text that names the policy. Both get the headers that docs/go.md
-// lists:
+// Retry-After, and a line of text that names the policy. A request that costs more than the
+// capacity is answered 413 without Retry-After, because waiting does not help. All get the headers
+// that docs/go.md lists:
 //
 //	RateLimit-Policy: "reply";q=15;w=30
 //	RateLimit: "reply";r=14;t=2

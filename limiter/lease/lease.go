@@ -16,8 +16,9 @@
 // be used up to d after they have been taken.
 //
 // After a limited reply, the Leases reject calls that Redis would certainly limit. If Redis had too
-// few tokens for a shared call, the Leases reject all calls until d is over. Each rejection ends
-// after 5 seconds at the latest. With a d of 0, Leases take nothing ahead: they only reject.
+// few tokens for a shared call, the Leases reject all calls for d, or for the time in which half of
+// the capacity leaks if that is shorter. Each rejection ends after 5 seconds at the latest. With a d
+// of 0, Leases take nothing ahead: they only reject.
 //
 // If Redis fails, callers get tokens ahead until these expire. All other callers ask the Limiter
 // alone, for a second.

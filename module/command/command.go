@@ -84,7 +84,7 @@ func Decide(c *Call) {
 		}
 	}
 	failed, err := c.Operation.Apply(decided, c.Now, c.MaxWait, c.Receipt)
-	if err != nil && failed >= 0 && failed < MaxRows {
+	if err != nil && failed >= 0 && failed < MaxRows { // an index must be provably in range: docs/go-runtime.md
 		c.setErrorRow(uint(failed))
 		c.failRow(err, &c.Rows[failed])
 		return

@@ -1,7 +1,7 @@
 // Package backend defines the backends that decide calls. A backend gets a [Call] of one or more
 // rows, and returns a [Reply] with a decision on each row. Redis is a backend, and so are the rows
-// in this process. A guard and a policy are backends that stand in front of another one, and pass
-// calls on or answer them.
+// in this process. Nodes, a Fallback and a Guard are backends, too: they stand in front of another
+// one, and split calls, answer them or pass them on.
 package backend
 
 import (

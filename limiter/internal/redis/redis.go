@@ -2,9 +2,13 @@
 // funnel, or a script if the server lacks or denies them. Both store the same value under the same
 // key, so nodes may differ.
 //
-// Each call (ask.go) is one command (send.go): a command of the module, or EVALSHA of a script. A
+// A call (ask.go) is one command (send.go): a command of the module, or EVALSHA of a script. A
 // short script, take.lua, serves Reserve, Take and Peek of one funnel (take.go); package gcra
 // computes most of its reply. All other calls go to the complete script, funnels.lua.
+//
+// A call takes a second command if the first one was not decided: if the server does not know the
+// module's command, or the script by its hash; if take.lua cannot decide the call; and if a
+// calendar's period has ended by the server's clock.
 package redis
 
 import (

@@ -8,9 +8,9 @@ import (
 	"funnel/limiter/internal/redis"
 )
 
-// lastPause is the longest pause before a call is sent again. With 100 ms, which then doubles, a
-// call is sent 10 times within 51 s. A process that lacks connections for that long lacks them for
-// good, and most funnels have filled up by themselves.
+// lastPause is the longest pause before a call is sent again. Pauses begin with 100 ms, and double,
+// so a call is sent 10 times within 51 s. A process that lacks connections for that long lacks them
+// for good, and by then the tokens of most funnels have leaked anyway.
 const lastPause = 26 * time.Second
 
 // SendAgain repeats a call that returned err, for as long as this process could not send it: no
