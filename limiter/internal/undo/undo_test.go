@@ -52,6 +52,10 @@ func (d *desk) ask(_ context.Context, c *backend.Call) (backend.Reply, error) {
 			words = append(words, fmt.Sprint(row.Quantity, " until ", row.Quota.EndAt(time.Now())))
 		default:
 			words = append(words, fmt.Sprint(row.Quantity, " by ", c.Receipt))
+			tokens, err := row.Words.Rate.Request(int64(row.Quantity))
+			if err != nil || row.Tokens != tokens {
+				words = append(words, "but its Tokens are of another quantity")
+			}
 		}
 		if row.IsLocal {
 			words = append(words, "here")
