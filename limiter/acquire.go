@@ -230,10 +230,10 @@ func (l *Limiter) attempt(ctx context.Context, inv *invocation) (got *Acquisitio
 		if inv.Rows[i].Kind != call.Slots || !reply.Has(i) {
 			continue
 		}
-		// The cause of ctx, an error reply, and a call that this process has not sent concern
-		// nobody else.
+		// The cause of ctx, an error reply, and a call that failed in this process concern nobody
+		// else.
 		cause := reply.Row(i).Cause
-		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrNotSent)
+		isOwn := ctx.Err() != nil || redis.IsAnswered(cause) || errors.Is(cause, backend.ErrInProcess)
 		if isOwn || !errors.Is(cause, ErrUnavailable) {
 			unanswered = nil
 			break

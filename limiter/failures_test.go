@@ -140,34 +140,6 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 	}
 }
 
-// What a full pool keeps from being given back is given back once a connection is free.
-func TestSettleSoonWhileThePoolIsFull(t *testing.T) {
-	t.Parallel()
-	client := servertest.StartModule(t).Client(t, func(options *redis.Options) {
-		options.ContextTimeoutEnabled, options.PoolSize = true, 1
-	})
-	var unsent atomic.Int64
-	l := limiter.New(client, limiter.WithTimeout(100*time.Millisecond), limiter.WithHook(func(_ context.Context, e limiter.Event) {
-		if e.Err != nil && strings.Contains(e.Err.Error(), "no connection was free in time, of 1 in the pool") {
-			unsent.Add(1)
-		}
-	}))
-	taken, err := limiter.New(client, limiter.WithTimeout(servertest.Patience)).AllowN(t.Context(), "key", fifteenPerDay, 10)
-	require.NoError(t, err)
-	require.True(t, taken.OK)
-	connection := client.Conn()
-	require.NoError(t, connection.Ping(t.Context()).Err())
-	l.SettleSoon(t.Context(), taken, 3)
-	servertest.Eventually(t, "the settlement found no connection", func() bool { return unsent.Load() > 0 })
-	require.NoError(t, connection.Close()) // back into the pool
-	left, err := l.Drain(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, left)
-	result, err := limiter.New(client, limiter.WithTimeout(servertest.Patience)).Peek(t.Context(), "key", fifteenPerDay)
-	require.NoError(t, err)
-	require.Equal(t, 12, result.Remaining)
-}
-
 // A command that was written may be executed, even if go-redis then fails in this process, when it
 // repeats the command: its slot is asked back, and a settlement is not sent again.
 func TestWrittenCommandsAreSent(t *testing.T) {

@@ -29,9 +29,13 @@ var (
 	// ErrInvalid, too.
 	ErrCrossSlot = errors.New("limiter: the keys are on several nodes")
 
-	// ErrNotSent is in the error of a call that this process has not sent: no connection was free,
-	// a queue was full, the client is closed. It says nothing about Redis.
+	// ErrNotSent is in the error of a call that was certainly not sent, so it is executed neither
+	// now nor later. Any other call without an answer may be.
 	ErrNotSent = errors.New("limiter: the call was not sent")
+
+	// ErrInProcess is in the error of a call that has failed in this process: no connection was
+	// free, a queue was full, the client is closed. It says nothing about Redis.
+	ErrInProcess = errors.New("limiter: the call failed in this process")
 
 	// ErrNotAsked is in the error of a call that an open breaker has kept away from Redis. It is an
 	// ErrUnavailable, too.

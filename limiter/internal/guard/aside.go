@@ -13,8 +13,8 @@ import (
 )
 
 // errTooManyLeft is the error of a call that is not sent because its caller might leave it behind.
-var errTooManyLeft = backend.Classify(backend.ErrNotSent,
-	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft))
+var errTooManyLeft = backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess,
+	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft)))
 
 // An aside is a command that another goroutine sends while the caller waits.
 type aside struct {
@@ -38,7 +38,7 @@ const (
 // answer. It waits for the answer, for ctx and for the time-out, whichever comes first.
 func (g *Guard) sendAside(ctx context.Context, c *backend.Call,
 	send func(context.Context) (backend.Reply, error)) (backend.Reply, error) {
-	if g.left.Load() >= maxLeft && !c.Undoes && !c.Settles {
+	if g.left.Load() >= maxLeft && !c.Undoes && !c.EndsSlot() && !c.Settles {
 		return backend.Reply{}, backend.Unavailable(c.Wrap(errTooManyLeft))
 	}
 	a := &aside{done: make(chan struct{})}
@@ -109,6 +109,8 @@ func (g *Guard) finish(within context.Context, c *backend.Call, a *aside) {
 	switch {
 	case err == nil:
 		a.late.Decided(&a.reply)
+	case errors.Is(err, backend.ErrNotSent) && (c.Undoes || c.Settles):
+		a.late.SendAgain(err)
 	case errors.Is(err, backend.ErrInvalid), errors.Is(err, backend.ErrNotSent):
 		a.late.TookNothing()
 	default:

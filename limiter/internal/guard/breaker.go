@@ -24,7 +24,8 @@ const (
 // the probe, asks Redis, until an answer comes. Slots are renewed and given back even then. All
 // methods may be called from any number of goroutines. Instants are times of a monotonic clock.
 type breaker struct {
-	failures atomic.Int32 // in a row
+	failures   atomic.Int32 // in a row
+	lastAnswer atomic.Int64 // when it came, plus 1; 0 before the first
 
 	mutex     sync.Mutex
 	lastError error
@@ -64,8 +65,15 @@ func (b *breaker) failed(now time.Duration, err error) {
 }
 
 // answered records an answer, which may be an error reply.
-func (b *breaker) answered() {
+func (b *breaker) answered(now time.Duration) {
+	b.lastAnswer.Store(int64(now) + 1)
 	if b.failures.Load() > 0 {
 		b.failures.Store(0)
 	}
+}
+
+// hasAnsweredSince reports whether an answer has come after an instant.
+func (b *breaker) hasAnsweredSince(at time.Duration) bool {
+	last := b.lastAnswer.Load()
+	return last > 0 && last-1 > int64(at)
 }

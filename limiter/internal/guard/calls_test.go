@@ -94,6 +94,7 @@ func TestCallersWithoutATimeOutLeave(t *testing.T) {
 // sent, or that was wrong, has taken none.
 func TestWhichSlotsAreAskedBack(t *testing.T) {
 	notSent := backend.Classify(backend.ErrNotSent, errors.New("the pool is full"))
+	perhapsSent := backend.Classify(backend.ErrInProcess, errors.New("no connection to repeat it"))
 	for name, c := range map[string]struct {
 		err  error
 		back bool
@@ -101,6 +102,7 @@ func TestWhichSlotsAreAskedBack(t *testing.T) {
 		"no answer":         {errors.New("EOF"), true},
 		"an error reply":    {backend.Unavailable(servertest.ErrorReply("OOM")), true},
 		"not sent":          {notSent, false},
+		"perhaps sent":      {perhapsSent, true},
 		"the call is wrong": {backend.Invalid(servertest.ErrorReply("INVALID")), false},
 	} {
 		for _, isPrompt := range []bool{false, true} {
@@ -117,6 +119,42 @@ func TestWhichSlotsAreAskedBack(t *testing.T) {
 				require.Zero(t, left, name)
 			})
 		}
+	}
+}
+
+// A refund of tokens and a settlement whose caller has waited in vain are sent again if it turns
+// out that they were not sent. If they may have been sent, they are not.
+func TestLateCallsThatWereNotSent(t *testing.T) {
+	settlement := refundOfTokens()
+	settlement.Undoes, settlement.Settles = false, true
+	for name, c := range map[string]struct {
+		call  *backend.Call
+		err   error
+		again bool
+	}{
+		"a refund, not sent":         {refundOfTokens(), backend.ErrNotSent, true},
+		"a refund, perhaps sent":     {refundOfTokens(), backend.ErrInProcess, false},
+		"a settlement, not sent":     {settlement, backend.ErrNotSent, true},
+		"a settlement, perhaps sent": {settlement, errors.New("EOF"), false},
+		"tokens, not sent":           {slotCall(), backend.ErrNotSent, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuarded(fakeRedis{answer: func(context.Context, *backend.Call) (backend.Reply, error) {
+				time.Sleep(4 * time.Second)
+				return backend.Reply{}, backend.Classify(c.err, errors.New("the pool is full"))
+			}, isPrompt: false})
+			began := time.Now()
+			_, err := g.Ask(t.Context(), c.call)
+			require.ErrorContains(t, err, "no answer from Redis within 1s", name)
+			require.NotErrorIs(t, err, backend.ErrNotSent, "%s: that is not known yet", name)
+			left, err := g.undo.Drain(t.Context())
+			require.NoError(t, err, name)
+			require.Zero(t, left, name)
+			require.Equal(t, c.again, g.refunds.Load() == 1, "%s: sent %d times more", name, g.refunds.Load())
+			if c.again {
+				require.Equal(t, 4100*time.Millisecond, time.Since(began), "%s: Drain waits for it", name)
+			}
+		})
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // Redis is the backend behind a guard. Its error is an ErrInvalid or an ErrUnavailable if an answer
-// came, an ErrNotSent if nothing was sent, and any other error if no answer came.
+// came. If none came, it is an ErrNotSent if the call was certainly not sent, an ErrInProcess if
+// the reason is in this process, or both.
 type Redis interface {
 	backend.Backend
 
@@ -37,8 +38,8 @@ type Redis interface {
 // maxLeft bounds the calls of one node that are under way without a caller. Each of them has a
 // goroutine, and a server that hangs for a minute would otherwise collect one for each caller with
 // a short deadline: 1,000 take some 10 MB. Callers that wait already when the bound is reached may
-// come on top. So do settlements and refunds of what nobody got: each follows from a call that Redis
-// has decided, and is sent once or never.
+// come on top. So does what goes back to Redis, settlements and refunds: each follows from a call
+// that Redis has decided.
 const maxLeft = 1000
 
 // A Guard asks Redis within a time-out, and does not ask a Redis that has stopped answering. Make
@@ -138,17 +139,25 @@ func (g *Guard) within(ctx context.Context) (within context.Context, cancel cont
 // note reports the outcome of a command to the breaker. It returns the error for the caller.
 func (g *Guard) note(within context.Context, c *backend.Call, err error) error {
 	if redis.IsAnswered(err) {
-		g.breaker.answered()
+		g.breaker.answered(g.now())
 		return err
 	}
-	if errors.Is(err, backend.ErrNotSent) || errors.Is(err, redis.ErrClosed) { // the breaker learns nothing
+	if errors.Is(err, backend.ErrInProcess) { // the breaker learns nothing
 		return backend.Unavailable(c.Wrap(err))
 	}
+	isUnsent := errors.Is(err, backend.ErrNotSent)
 	deadline, has := within.Deadline()
 	if has && time.Until(deadline) <= 0 { // the connection has the same deadline, and may report it first
 		err = g.timedOut
 	}
-	g.breaker.failed(g.now(), err)
+	if isUnsent {
+		err = backend.Classify(backend.ErrNotSent, err)
+	}
+	// A call that waits for a connection does not show that Redis hangs, if Redis answers others
+	// meanwhile: then callers are too many for the connections.
+	if !isUnsent || !g.breaker.hasAnsweredSince(g.now()-g.timeout) {
+		g.breaker.failed(g.now(), err)
+	}
 	return backend.Unavailable(c.Wrap(err))
 }
 

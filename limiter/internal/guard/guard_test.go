@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"funnel/internal/call"
@@ -183,14 +185,14 @@ func TestLateAnswers(t *testing.T) {
 }
 
 // While a server hangs, no more than maxLeft calls are under way without a caller. What is not sent
-// is no failure of Redis. Settlements and refunds of what nobody got are sent, since nobody repeats
-// them.
+// is no failure of Redis. What goes back to Redis is sent all the same: settlements, slots, and
+// refunds of what nobody got.
 func TestCallsWithoutACallerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int64
 		answers := make(chan struct{})
 		g := newGuarded(fakeRedis{answer: func(_ context.Context, c *backend.Call) (backend.Reply, error) {
-			if c.Undoes || c.Settles {
+			if c.Undoes || c.Settles || c.EndsSlot() {
 				return allowed, nil
 			}
 			underWay.Add(1)
@@ -214,9 +216,10 @@ func TestCallsWithoutACallerAreBounded(t *testing.T) {
 		}
 		require.EqualValues(t, maxLeft, underWay.Load())
 		require.False(t, g.breaker.isOpen(), "a failure of this process")
-		settlement := refundOfTokens()
+		settlement, release := refundOfTokens(), slotCall()
 		settlement.Undoes, settlement.Settles = false, true
-		for _, c := range []*backend.Call{refundOfTokens(), settlement} {
+		release.Operation = call.Refund
+		for _, c := range []*backend.Call{refundOfTokens(), settlement, release} {
 			_, err := g.Ask(t.Context(), c)
 			require.NoError(t, err, "%+v", c)
 		}
@@ -240,7 +243,7 @@ func TestBreaker(t *testing.T) {
 		admits bool // a call at that instant
 	}{
 		{"two failures", 0, func(now time.Duration) { b.failed(now, down); b.failed(now, down) }, false, true},
-		{"an answer", 0, func(time.Duration) { b.answered() }, false, true},
+		{"an answer", 0, b.answered, false, true},
 		{"two failures more", time.Second, func(now time.Duration) { b.failed(now, down); b.failed(now, down) }, false, true},
 		{"a third in a row", 2 * time.Second, func(now time.Duration) { b.failed(now, down) }, true, false},
 		{"a nanosecond too early", 3*time.Second - 1, func(time.Duration) {}, true, false},
@@ -249,7 +252,7 @@ func TestBreaker(t *testing.T) {
 		{"the probe fails; the next is a second after it was sent", 3500 * time.Millisecond,
 			func(now time.Duration) { b.failed(now, down) }, true, false},
 		{"the second probe", 4 * time.Second, func(time.Duration) {}, true, true},
-		{"an answer ends it", 4 * time.Second, func(time.Duration) { b.answered() }, false, true},
+		{"an answer ends it", 4 * time.Second, b.answered, false, true},
 	} {
 		step.do(step.at)
 		require.Equal(t, step.isOpen, b.isOpen(), "%s, at %v", step.name, step.at)
@@ -282,7 +285,7 @@ func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
 			g := newGuarded(fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
 				<-within.Done()
 				if !c.isSent {
-					return backend.Reply{}, backend.Classify(backend.ErrNotSent, errors.New("no connection was free"))
+					return backend.Reply{}, backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess, errors.New("no connection was free")))
 				}
 				time.Sleep(time.Minute)
 				return allowed, nil
@@ -298,6 +301,49 @@ func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
 			time.Sleep(time.Hour)
 			require.Equal(t, c.isSent, g.refunds.Load() > 0, "%s: slots are given back", name)
 			require.Zero(t, g.left.Load(), name)
+		})
+	}
+}
+
+// Calls that wait for a connection until their time-out show that Redis hangs, unless Redis has
+// answered another call meanwhile. Calls that were sent show it in any case: three of them at the
+// same instant, after an answer that came half a second before, open the breaker.
+func TestCallsThatWereNotSentWhileOthersAreAnswered(t *testing.T) {
+	for name, c := range map[string]struct{ isSent, answersOthers, opens bool }{
+		"not sent, and Redis answers others": {false, true, false},
+		"not sent, and Redis answers nobody": {false, false, true},
+		"sent, and Redis answers others":     {true, true, true},
+		"sent, and Redis answers nobody":     {true, false, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuarded(fakeRedis{answer: func(within context.Context, asked *backend.Call) (backend.Reply, error) {
+				if asked.Operation == call.Peek {
+					return allowed, nil
+				}
+				<-within.Done()
+				if c.isSent {
+					return backend.Reply{}, within.Err()
+				}
+				return backend.Reply{}, backend.Classify(backend.ErrNotSent, within.Err())
+			}, isPrompt: true})
+			var group sync.WaitGroup
+			for range failuresToOpen {
+				group.Go(func() {
+					_, err := g.Ask(t.Context(), slotCall())
+					assert.ErrorIs(t, err, backend.ErrUnavailable, name)
+					assert.ErrorContains(t, err, "no answer from Redis within 1s", name)
+					assert.Equal(t, !c.isSent, errors.Is(err, backend.ErrNotSent), name)
+				})
+			}
+			time.Sleep(500 * time.Millisecond)
+			if c.answersOthers {
+				_, err := g.Ask(t.Context(), &backend.Call{Operation: call.Peek, Rows: []backend.AskedRow{{Key: "key"}}})
+				require.NoError(t, err, name)
+			}
+			group.Wait()
+			require.Equal(t, c.opens, g.breaker.isOpen(), "%s: the breaker", name)
+			synctest.Wait()
+			require.Equal(t, c.isSent, g.refunds.Load() > 0, "%s: slots are asked back", name)
 		})
 	}
 }

@@ -71,24 +71,43 @@ func isCrossSlot(err error) bool {
 // call.
 func IsAnswered(err error) bool { return err == nil || isReply(err) }
 
-// notSent returns an error that says why a call was not sent, if that is what an error of the
-// client says, or nil. A command that is written may be executed, even if go-redis has then waited
-// in vain for a connection to repeat it.
+// unanswered adds to the error of a call without an answer what is known about the call: whether it
+// was certainly not sent, and whether the reason is in this process.
+//
+// A command that is written may be executed, even if go-redis has then waited in vain for a
+// connection to repeat it. For AutoPipeline it is not known whether a command is written
+// ([Server.notesWriting]); but a command that go-redis does not repeat is not, if there was no
+// connection for it.
 //
 // A call that waits for a connection until the deadline of its context has found none free. If one
 // is free, the call was making its own: that is for Redis to answer for.
-func (s *Server) notSent(key string, err error, isWritten bool) error {
+func (s *Server) unanswered(key string, err error, isWritten, isRepeatable bool) error {
 	switch {
+	case errors.Is(err, redis.ErrClosed) && isWritten:
+		return backend.Classify(backend.ErrInProcess, err)
 	case isWritten:
-	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		errors.Is(err, redis.ErrAutoPipelineQueueFull):
-		return backend.Classify(backend.ErrNotSent, err)
-	case errors.Is(err, context.DeadlineExceeded) && s.AllInUse(key):
+		return err
+	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrAutoPipelineQueueFull):
+		return notSentHere(err)
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		if !s.notesWriting && isRepeatable {
+			return backend.Classify(backend.ErrInProcess, err)
+		}
+		return notSentHere(err)
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case s.AllInUse(key):
 		size := s.clientOf(key).Options().PoolSize
-		none := fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err)
-		return backend.Classify(backend.ErrNotSent, none)
+		return notSentHere(fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
+	case s.isGoRedis:
+		return backend.Classify(backend.ErrNotSent, err)
 	}
-	return nil
+	return err
+}
+
+// notSentHere returns the error of a call that this process has not sent.
+func notSentHere(err error) error {
+	return backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess, err))
 }
 
 // AllInUse reports whether all connections to the server that has a key are in use, as far as the

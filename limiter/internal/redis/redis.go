@@ -35,6 +35,10 @@ type Server struct {
 	// An AutoPipeliner also asks before that, to count them.
 	notesWriting bool
 
+	// isGoRedis says that the client is go-redis itself, which writes no command without asking for
+	// its bytes. A wrapper may write the words in another way.
+	isGoRedis bool
+
 	now           func() time.Duration // since the Limiter was made
 	wall          func() time.Time     // tells which period of a quota runs
 	lacksReadOnly atomic.Bool          // the server lacks EVALSHA_RO, as Redis 6.2 does
@@ -52,7 +56,15 @@ func New(client Client, only string, now func() time.Duration, wall func() time.
 	ofRing, _ := client.(ring)
 	_, countsBytes := client.(*redis.AutoPipeliner)
 	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, notesWriting: !countsBytes,
-		now: now, wall: wall}
+		isGoRedis: isGoRedis(client), now: now, wall: wall}
+}
+
+func isGoRedis(client Client) bool {
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient, *redis.Ring:
+		return true
+	}
+	return false
 }
 
 // A script has its text and its hash as any: to convert a string for each call would allocate

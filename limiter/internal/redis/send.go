@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -14,8 +15,9 @@ import (
 )
 
 // send sends the words of a command, and returns the reply. It waits for the reply even if the
-// client pipelines and returns at once. It sends nothing if ctx is done. The error is an ErrNotSent
-// of package backend if the command has not left this process. The key is one of the command.
+// client pipelines and returns at once. It sends nothing if ctx is done. Without an answer, the
+// error says what is known about the command: see [Server.unanswered]. The key is one of the
+// command.
 func (s *Server) send(ctx context.Context, key string, words []any, isRepeatable bool) (any, error) {
 	err := ctx.Err()
 	if err != nil {
@@ -33,11 +35,10 @@ func (s *Server) send(ctx context.Context, key string, words []any, isRepeatable
 	if IsAnswered(err) {
 		return command.Val(), err
 	}
-	local := s.notSent(key, err, last.isWritten())
-	if local != nil {
-		return nil, local
+	err = s.unanswered(key, err, last.isWritten(), isRepeatable)
+	if !errors.Is(err, backend.ErrInProcess) {
+		s.reload(ctx)
 	}
-	s.reload(ctx)
 	return nil, err
 }
 

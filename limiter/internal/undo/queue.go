@@ -55,9 +55,10 @@ type entry struct {
 	began time.Time // for the TTL: when the entry was added, or when Redis answered its first refund
 
 	due   time.Time
-	task  task // until Redis has answered a refund
-	heard bool // Redis has answered a refund, so the task has ended
-	index int  // in the queue
+	pause time.Duration // before the next refund, if this process could not send the last one
+	task  task          // until Redis has answered a refund
+	heard bool          // Redis has answered a refund, so the task has ended
+	index int           // in the queue
 }
 
 func newEntry(ctx context.Context, row backend.AskedRow, ended bool, due time.Time) *entry {
@@ -129,13 +130,15 @@ func (u *Undo) first(node string, q *queue) *entry {
 
 // afterRefund removes an entry after a refund, or puts it off.
 func (u *Undo) afterRefund(q *queue, e *entry, reply *backend.Reply, err error) {
-	if errors.Is(err, redis.ErrClosed) {
+	isClosed := errors.Is(err, redis.ErrClosed)
+	isOfShard := e.refund.Rows[0].Shard != nil // which may be removed from its ring, while others go on
+	if isClosed && !isOfShard {
 		u.abandon(q, e.ctx, err)
 		return
 	}
 	now := time.Now()
 	isAnswered := redis.IsAnswered(err)
-	isSettled := e.isSettled(reply, err, now)
+	isSettled := isClosed || e.isSettled(reply, err, now)
 	u.mutex.Lock()
 	if !e.heard && (isSettled || isAnswered) {
 		e.heard = true
@@ -147,6 +150,10 @@ func (u *Undo) afterRefund(q *queue, e *entry, reply *backend.Reply, err error) 
 		retry := e.ttl / tries
 		if !isAnswered {
 			retry = max(retry, minRetry)
+		}
+		if isUnsent(err) {
+			e.pause = max(minRetry, 2*e.pause)
+			retry = min(retry, e.pause)
 		}
 		e.due = now.Add(max(retry, time.Millisecond))
 		heap.Fix(&q.entries, e.index)

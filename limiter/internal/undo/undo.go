@@ -149,19 +149,28 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 	case isDecided(err):
 		return reply, err
 	case !refund.EndsSlot():
-		if isUnsent(err) {
-			u.Go(ctx, func(ctx context.Context) {
-				_ = SendAgain(err, func() error { _, err := u.send(ctx, refund); return err })
-			})
-		}
+		u.sendAgain(ctx, err, refund)
 		return reply, err
 	}
+	after := minRetry // if it was not sent, Redis may be there
 	for i, row := range refund.Rows {
+		if !isUnsent(err) {
+			after = row.TTL / tries
+		}
 		if !reply.IsDecided(i) {
-			u.enqueue(newEntry(ctx, row, true, time.Now().Add(row.TTL/tries)))
+			u.enqueue(newEntry(ctx, row, true, time.Now().Add(after)))
 		}
 	}
 	return reply, err
+}
+
+// sendAgain repeats a call in the background if this process could not send it: see [SendAgain].
+func (u *Undo) sendAgain(ctx context.Context, err error, c *backend.Call) {
+	if isUnsent(err) {
+		u.Go(ctx, func(ctx context.Context) {
+			_ = SendAgain(err, func() error { _, err := u.send(ctx, c); return err })
+		})
+	}
 }
 
 // Lost asks for the slots back that a call may have taken, because Redis has not decided the call.
@@ -179,7 +188,7 @@ func (u *Undo) Lost(ctx context.Context, c *backend.Call, ended bool) {
 }
 
 // A Late is a call that is under way although its caller has left. Call exactly one of Decided,
-// TookNothing and Lost.
+// TookNothing, SendAgain and Lost.
 type Late struct {
 	undo *Undo
 	ctx  context.Context
@@ -201,6 +210,12 @@ func (l *Late) Decided(reply *backend.Reply) {
 
 // TookNothing ends a call that was wrong, or never sent.
 func (l *Late) TookNothing() { l.task.end() }
+
+// SendAgain repeats a refund or a settlement that was not sent, for the reason err.
+func (l *Late) SendAgain(err error) {
+	defer l.task.end()
+	l.undo.sendAgain(l.ctx, err, l.call)
+}
 
 // Lost asks the slots of the call back: see [Undo.Lost].
 func (l *Late) Lost(ended bool) {

@@ -14,9 +14,10 @@ import (
 const lastPause = 26 * time.Second
 
 // SendAgain repeats a call that returned err, for as long as this process could not send it: no
-// connection was free, or a queue was full. Nothing was taken or given back by then, so a call that
-// must be sent once at most, such as a refund of tokens, may be repeated. SendAgain returns the
-// error of the last call. It does not repeat a call of a client that is closed, which is final.
+// connection was free, a queue was full, or the breaker was open. Nothing was taken or given back
+// by then, so a call that must be sent once at most, such as a refund of tokens, may be repeated.
+// SendAgain returns the error of the last call. It does not repeat a call of a client that is
+// closed, which is final.
 func SendAgain(err error, send func() error) error {
 	for pause := minRetry; isUnsent(err) && pause <= lastPause; pause *= 2 {
 		time.Sleep(pause)
@@ -27,5 +28,6 @@ func SendAgain(err error, send func() error) error {
 
 // isUnsent reports whether a call was not sent, but may be sent later.
 func isUnsent(err error) bool {
-	return errors.Is(err, backend.ErrNotSent) && !errors.Is(err, redis.ErrClosed)
+	isNotSent := errors.Is(err, backend.ErrNotSent) || errors.Is(err, backend.ErrNotAsked)
+	return isNotSent && !errors.Is(err, redis.ErrClosed)
 }

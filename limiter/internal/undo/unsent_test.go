@@ -1,5 +1,5 @@
-// A refund of tokens that this process could not send is sent later; one that may have been sent is
-// not repeated.
+// What this process could not send is sent later. A refund of tokens that may have been sent is not
+// repeated.
 
 package undo
 
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,8 @@ func TestRefundsThatWereNotSent(t *testing.T) {
 			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond,
 				3100 * time.Millisecond, 6300 * time.Millisecond, 12_700 * time.Millisecond, 25_500 * time.Millisecond,
 				51_100 * time.Millisecond}, 0},
+		{"an open breaker for 1 s", backend.Classify(backend.ErrNotAsked, errNoAnswer), time.Second, time.Hour,
+			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond}, 0},
 		{"the client is closed", closed, time.Hour, time.Hour, []time.Duration{0}, 0},
 		{"it was sent, and no answer came", errNoAnswer, time.Hour, time.Hour, []time.Duration{0}, 0},
 	} {
@@ -75,5 +78,69 @@ func TestUndoDoesNotWaitUntilARefundIsSent(t *testing.T) {
 			&backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{funnelRow("a:f", 2)}}, &reply))
 		require.Equal(t, began, time.Now())
 		time.Sleep(time.Hour)
+	})
+}
+
+// A slot with a long TTL is asked back as soon as a connection may be free, not after a tenth of
+// its TTL: this process may end before.
+func TestSlotsThatWereNotSentBack(t *testing.T) {
+	noConnection := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrPoolTimeout))
+	for _, c := range []struct {
+		name  string
+		err   error
+		asked []string
+	}{
+		{"not sent", noConnection, []string{"0s a:s h", "100ms a:s h", "200ms a:s h", "400ms a:s h", "800ms a:s h", "1.6s a:s h"}},
+		{"not answered", errNoAnswer, []string{"0s a:s h", "6m0s a:s h"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			d := newDesk(func(*backend.Call) (backend.Reply, error) {
+				if time.Since(began) < time.Second {
+					return backend.Reply{}, c.err
+				}
+				return replied(true)
+			})
+			refund := newRefund()
+			refund.call.Rows = []backend.AskedRow{slotRow("a:s", "h")}
+			refund.call.Rows[0].TTL = time.Hour
+			_, err := d.GiveBack(t.Context(), &refund.call)
+			require.Error(t, err, c.name)
+			left, err := d.Drain(t.Context())
+			require.NoError(t, err, c.name)
+			require.Zero(t, left, c.name)
+			require.Equal(t, c.asked, d.taken(), c.name)
+		})
+	}
+}
+
+// A shard that was removed from its ring is closed. Its slots are left to their TTL, and slots of
+// other shards that wait in the same queue are asked back.
+func TestSlotsOfARemovedShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		d := newDesk(func(c *backend.Call) (backend.Reply, error) {
+			switch {
+			case c.Rows[0].Shard != nil:
+				return backend.Reply{}, backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrClosed))
+			case time.Since(began) < 5*time.Second:
+				return backend.Reply{}, errNoAnswer
+			}
+			return replied(true)
+		})
+		d.Lost(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{slotRow("a:stays", "h")}}, false)
+		removed := slotRow("a:removed", "h")
+		removed.Shard = "a shard"
+		refund := newRefund()
+		refund.call.Rows = []backend.AskedRow{removed}
+		_, err := d.GiveBack(t.Context(), &refund.call)
+		require.ErrorIs(t, err, redis.ErrClosed)
+		left, err := d.Drain(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, left)
+		asked := d.taken()
+		require.Equal(t, "5s a:stays h", asked[len(asked)-1], "%q", asked)
+		require.Equal(t, 1, strings.Count(d.log.String(), "a slot was not given back: it ends with its TTL"), d.log.String())
+		require.Contains(t, d.log.String(), "a:removed")
 	})
 }
