@@ -55,8 +55,8 @@
 // # Quotas
 //
 // A funnel leaks: 1000 a day lets nearly 2000 through in the first day. A quota does not leak. It
-// is a [Limit] like any other, and limits the sum of tokens in a day, a week or a month of a time
-// zone, or until an instant:
+// is a [Limit] like any other, and limits the sum of tokens in a day, a week, a month or a year of
+// a time zone, until an instant, or for a time from the first call:
 //
 //	berlin, err := time.LoadLocation("Europe/Berlin")
 //	...
@@ -80,11 +80,13 @@
 // moves nobody forward.
 //
 // If the answer never comes, tokens stay taken. Slots are asked back each tenth of their TTL, until
-// Redis answers. The call may be executed even after that, so they are asked back for one TTL more.
+// Redis answers, for at most an hour or one TTL, whichever is longer. The call may be executed even
+// after that, so they are asked back for one TTL more.
 //
-// If the client of go-redis has ContextTimeoutEnabled, any other caller sends the command itself,
-// and waits for the answer, even if its context is cancelled meanwhile, but no longer than the
-// time-out. A decision that arrives counts: it is returned without an error.
+// With a *redis.Client, *redis.ClusterClient or *redis.Ring that has ContextTimeoutEnabled, any
+// other caller sends the command itself, and waits for the answer, even if its context is cancelled
+// meanwhile, but no longer than the time-out. With other clients, every caller leaves at once. A
+// decision that arrives counts: it is returned without an error.
 //
 // The values of a context, such as the span of a trace, may be read in the background after the
 // method has returned. Do not pass a context that a framework uses again for its next request, as

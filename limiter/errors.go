@@ -46,8 +46,8 @@ var (
 	ErrSlotLost = errors.New("limiter: the slot was lost: it was not renewed in time, and another holder may have it")
 )
 
-// A WaitError is an [ErrWaitTooLong] that says when to try again. It comes at once, so a loop has
-// to sleep:
+// A WaitError is an [ErrWaitTooLong] that says when to try again. If tokens would be due too late,
+// it comes at once, so a loop has to sleep:
 //
 //	var late *limiter.WaitError
 //	if errors.As(err, &late) {

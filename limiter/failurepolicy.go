@@ -19,13 +19,13 @@ const (
 	FailWithError FailurePolicy = iota
 
 	// FailOpen decides every call as if its funnel were empty, its quota unused and its slots free.
-	// It limits only a quantity above the capacity, and accounts for nothing. Nobody counts the
-	// slots that it gives.
+	// It limits only a quantity above the capacity and a quota of [Until] that has ended, and
+	// accounts for nothing. Nobody counts the slots that it gives.
 	FailOpen
 
 	// FailClosed limits every call for tokens or slots. RetryAfter is one second, or [NoRetry] for
-	// a quantity above the capacity. Charges are limited, too, and are lost. [Limiter.Wait] asks
-	// again each second, which suits workers.
+	// a quantity above the capacity and for a quota of [Until] that has ended. Charges are limited,
+	// too, and are lost. [Limiter.Wait] asks again each second, which suits workers.
 	FailClosed
 
 	// FailLocal decides by funnels, slots and quotas inside this process, with the same limits.

@@ -162,14 +162,14 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 // Drain waits until everything that is under way in the background has been answered once, or ctx
-// is done: calls whose callers have given up, what is given back for them, and
+// is done: calls whose callers have given up, what is given back for them, [Limiter.SettleSoon] and
 // [Acquisition.ReleaseSoon]. Calls may go on meanwhile and after. Left is how much is uncertain in
 // the end: calls without an answer, and slots that are still asked back. The error is the cause of
 // ctx if it is done before.
 //
-// If Redis does not answer, Drain returns only when ctx is done: give ctx a deadline of a few
-// seconds. A number above 0 need not be a leak: a slot that a lost call may have taken counts until
-// it is certain that the call took none.
+// If Redis does not answer such calls, Drain returns only when ctx is done: give ctx a deadline of
+// a few seconds. A number above 0 need not be a leak: a slot that a lost call may have taken counts
+// until it is certain that the call took none.
 //
 // Programs call Drain before they end, after http.Server.Shutdown or grpc.Server.GracefulStop.
 // Without it, a slot that was just to be given back is held until its TTL is over.

@@ -35,7 +35,8 @@ const defaultTimeout = time.Second
 // that [Limiter.Wait] sleeps does not count.
 //
 // The context of a caller never ends a command: see the package comment, "Callers that give up". A
-// command that has timed out may still reach the server; what it takes is given back, or leaks.
+// command that has timed out may still reach the server; what it takes is given back, leaks, or
+// stays used until the period of a quota ends.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // OnFailure sets the policy for calls that Redis does not decide. The default is [FailWithError].
@@ -49,7 +50,10 @@ func OnFailure(policy FailurePolicy) Option {
 }
 
 // WithLogger sets the logger, which must not be nil. It gets a line when the Limiter begins to
-// decide without Redis, and a line when Redis decides again. The default is [slog.Default].
+// decide without Redis, and a line when Redis decides again; with [FailWithError], which returns an
+// error for each call, it gets neither. With all policies it gets a line once a minute if Redis
+// refuses the user or the password, and a line about slots that are left to their TTL. The default
+// is [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) {
 		if logger == nil {
@@ -90,10 +94,10 @@ func WithMaxWait(maxWait time.Duration) Option {
 	return func(s *settings) { s.maxWait = max(maxWait, 0) }
 }
 
-// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait in this process for one key and
-// Slots: if n callers, at least 1, wait already, the next one gets [ErrTooManyWaiting] at once. The
-// caller that asks Redis counts, and so do callers that lack only tokens. By default nothing bounds
-// the number.
+// WithMaxWaiting bounds how many callers of [Limiter.Acquire] wait in one line, which is of one
+// Limiter and for the same slots: if n callers, at least 1, wait already, the next one gets
+// [ErrTooManyWaiting] at once. The caller that asks Redis counts, and so do callers that lack only
+// tokens. By default nothing bounds the number.
 func WithMaxWaiting(n int) Option {
 	return func(s *settings) {
 		if n < 1 {

@@ -40,9 +40,9 @@ func Yearly(limit int, zone *time.Location) Limit {
 
 // Until returns a quota of one period: it allows limit tokens, at least 0, until an instant from
 // 1970 to 2262. After that instant every call is limited with a RetryAfter of [NoRetry], and Charge
-// accounts for nothing. Redis is not asked about the other rows of such a call, not even by
-// [Limiter.PeekAll]: their Results tell no state. Before that instant, RetryAfter is the time until
-// it, although only tokens that are given back would help.
+// accounts for nothing. Other rows of such a call with the same hash tag are not decided, not even
+// by [Limiter.PeekAll]: their Results tell no state. Before that instant, RetryAfter is the time
+// until it, although only tokens that are given back would help.
 func Until(limit int, end time.Time) Limit {
 	return Limit{Capacity: limit, calendar: calendar.Once(end)}
 }

@@ -42,9 +42,9 @@ type Result struct {
 	// the funnel stays overfull.
 	RetryAfter time.Duration
 
-	// Overdrawn says, after a charge by Charge, ChargeAll or Settle, that more is used than the
-	// limit allows. The funnel or quota then limits calls for RetryAfter. Of a quota, a charge of 0
-	// tells nothing.
+	// Overdrawn says, after Charge, ChargeAll or Settle, that more is used than the limit allows.
+	// The funnel or quota then limits calls for RetryAfter. Of a quota, a charge of 0 tells
+	// nothing.
 	Overdrawn bool
 
 	// ResetAfter is the time until the funnel is empty, so that the whole capacity fits; until the

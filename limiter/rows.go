@@ -28,9 +28,9 @@ type Request struct {
 // node.
 //
 // If one node limited the call although another allowed it, AllowAll asks once more, one node after
-// the other. If the call is limited even then, RetryAfter is at most a second: the tokens may have
-// been held by another caller, for a moment. A key that has just limited such a call is asked
-// first, and its wait is told as it is.
+// the other. The first time that a key limits a call over several nodes, RetryAfter is at most a
+// second, because another caller may hold the tokens for a moment. A key that has just limited such
+// a call is asked first, and its wait is told as it is.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Results, error) {
 	inv := newInvocation(call.Reserve, len(requests))
 	for _, request := range requests {

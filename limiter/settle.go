@@ -19,9 +19,9 @@ import (
 // Tokens that have leaked meanwhile do not come back. A quota is settled in the period in which the
 // call was counted: once that period is over, nothing changes, and tokens beyond the estimate are
 // counted nowhere. The limit holds as if the call had taken the smaller number; docs/commands.md
-// lists the exceptions. Without a receipt (limited calls, Peek, decisions without Redis) nothing is
-// given back, but more is charged. A Result of this process ([NewLocal], [FailLocal]) is settled in
-// this process.
+// lists the exceptions. Without a receipt (limited calls, Peek, [FailOpen]) nothing is given back,
+// but more is charged. A Result of this process ([NewLocal], [FailLocal]) is settled in this
+// process.
 //
 // Once a command may have been sent, Settle sets Allowed to used, and Receipt to 0. So settling the
 // same Result with the same number again does nothing; a larger number charges the difference, and
@@ -75,9 +75,9 @@ func (l *Limiter) SettleAll(ctx context.Context, results Results, used []int) (R
 }
 
 // SettleSoon is Settle that does not wait: it returns at once, and settles in the background, even
-// if ctx is done. If no connection is free, it tries again for a minute. [Limiter.Drain] waits until
-// Redis has answered. The Result is a copy, so the caller's does not tell that it is settled: do not
-// settle it again.
+// if ctx is done. If no connection is free, a queue is full or an outage keeps calls from being
+// sent, it tries again for 51 seconds. [Limiter.Drain] waits until Redis has answered. The Result
+// is a copy, so the caller's does not tell that it is settled: do not settle it again.
 func (l *Limiter) SettleSoon(ctx context.Context, result Result, used int) {
 	l.undo.Go(ctx, func(ctx context.Context) {
 		settle := func() error { _, err := l.Settle(ctx, &result, used); return err }

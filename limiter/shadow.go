@@ -16,7 +16,7 @@ type Allower interface {
 // Shadow tries limits on real traffic. It returns an Allower whose AllowN asks l, which takes the
 // tokens if they fit, and then allows the call in any case, without an error.
 //
-// Shadow passes each limited Result and each error to report, unless the context of the call is
+// Shadow passes each limited Result to report, and each error, unless the context of the call is
 // canceled. Report must be quick, and safe for concurrent use. If report is nil, slog gets a line
 // for each of these calls.
 //

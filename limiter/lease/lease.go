@@ -15,10 +15,10 @@
 // largest d of all processes. Without leases the bound is capacity + elapsed / T: tokens ahead may
 // be used up to d after they have been taken.
 //
-// After a limited reply, the Leases reject calls that Redis would certainly limit. If Redis had too
-// few tokens for a shared call, the Leases reject all calls for d, or for the time in which half of
-// the capacity leaks if that is shorter. Each rejection ends after 5 seconds at the latest. With a d
-// of 0, Leases take nothing ahead: they only reject.
+// After a limited reply, the Leases limit calls that Redis would certainly limit, without asking.
+// If Redis had too few tokens for a shared call, the Leases limit all calls for d, or for the time
+// in which half of the capacity leaks if that is shorter. Either ends after 5 seconds at the
+// latest. With a d of 0, Leases take nothing ahead: they only limit without asking.
 //
 // If Redis fails, callers get tokens ahead until these expire. All other callers ask the Limiter
 // alone, for a second.

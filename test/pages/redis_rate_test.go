@@ -27,7 +27,9 @@ func TestMovingFromRedisRate(t *testing.T) {
 	for _, server := range []*servertest.Server{servertest.StartModule(t), servertest.Start(t, servertest.Options{})} {
 		output, err := exec.Command(program, server.Addr()).CombinedOutput()
 		require.NoError(t, err, "%s", output)
-		require.Regexp(t, `^30 try again in 1\.9\d+s\n30 try again in 1\.9\d+s\n$`, string(output))
+		// A token leaks every two seconds, and 30 calls take their time on a busy machine.
+		const again = `30 try again in (1\.\d+s|[\d.]+ms)\n`
+		require.Regexp(t, "^"+again+again+"$", string(output))
 	}
 }
 
