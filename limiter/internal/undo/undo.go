@@ -152,10 +152,10 @@ func (u *Undo) GiveBack(ctx context.Context, refund *backend.Call) (backend.Repl
 		u.sendAgain(ctx, err, refund)
 		return reply, err
 	}
-	after := minRetry // if it was not sent, Redis may be there
 	for i, row := range refund.Rows {
-		if !isUnsent(err) {
-			after = row.TTL / tries
+		after := row.TTL / tries
+		if isUnsent(err) { // Redis may be there
+			after = min(after, minRetry)
 		}
 		if !reply.IsDecided(i) {
 			u.enqueue(newEntry(ctx, row, true, time.Now().Add(after)))
