@@ -74,7 +74,8 @@ func TestOpenBreakerDelaysSettlements(t *testing.T) {
 		_, err := l.Allow(t.Context(), "other", fifteenPerDay)
 		return errors.Is(err, limiter.ErrNotAsked)
 	})
-	require.NoError(t, server.Signal(syscall.SIGCONT)) // before, because a settlement may be the call that tries Redis
+	// The settlement may be the call that tries whether Redis answers: then it is sent at once.
+	require.NoError(t, server.Signal(syscall.SIGCONT))
 	l.SettleSoon(t.Context(), taken, 0)
 	left, err := l.Drain(t.Context())
 	require.NoError(t, err)

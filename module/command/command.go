@@ -84,7 +84,8 @@ func Decide(c *Call) {
 		}
 	}
 	failed, err := c.Operation.Apply(decided, c.Now, c.MaxWait, c.Receipt)
-	if err != nil && failed >= 0 && failed < MaxRows { // an index must be provably in range: docs/go-runtime.md
+	// The build refuses an index that may be out of range: docs/go-runtime.md.
+	if err != nil && failed >= 0 && failed < MaxRows {
 		c.setErrorRow(uint(failed))
 		c.failRow(err, &c.Rows[failed])
 		return
