@@ -285,7 +285,8 @@ func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
 			g := newGuarded(fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
 				<-within.Done()
 				if !c.isSent {
-					return backend.Reply{}, backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess, errors.New("no connection was free")))
+					err := backend.Classify(backend.ErrInProcess, errors.New("no connection was free"))
+					return backend.Reply{}, backend.Classify(backend.ErrNotSent, err)
 				}
 				time.Sleep(time.Minute)
 				return allowed, nil

@@ -22,6 +22,7 @@ import (
 func TestRefundsThatWereNotSent(t *testing.T) {
 	noConnection := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrPoolTimeout))
 	closed := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrClosed))
+	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
 		err    error
@@ -31,15 +32,13 @@ func TestRefundsThatWereNotSent(t *testing.T) {
 		left   int
 	}{
 		{"no connection for 1 s", noConnection, time.Second, time.Hour,
-			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond}, 0},
-		{"no connection while Drain waits", noConnection, time.Second, 500 * time.Millisecond,
-			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond}, 1},
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms}, 0},
+		{"no connection while Drain waits", noConnection, time.Second, 500 * ms,
+			[]time.Duration{0, 100 * ms, 300 * ms}, 1},
 		{"no connection for good", noConnection, time.Hour, time.Hour,
-			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond,
-				3100 * time.Millisecond, 6300 * time.Millisecond, 12_700 * time.Millisecond, 25_500 * time.Millisecond,
-				51_100 * time.Millisecond}, 0},
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms, 6300 * ms, 12_700 * ms, 25_500 * ms, 51_100 * ms}, 0},
 		{"an open breaker for 1 s", backend.Classify(backend.ErrNotAsked, errNoAnswer), time.Second, time.Hour,
-			[]time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond}, 0},
+			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms}, 0},
 		{"the client is closed", closed, time.Hour, time.Hour, []time.Duration{0}, 0},
 		{"it was sent, and no answer came", errNoAnswer, time.Hour, time.Hour, []time.Duration{0}, 0},
 	} {
@@ -52,7 +51,8 @@ func TestRefundsThatWereNotSent(t *testing.T) {
 				return replied(false)
 			})
 			reply := backend.Reply{First: backend.RowReply{Source: backend.Module, Receipt: 41}}
-			d.Undo.Undo(t.Context(), &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{funnelRow("a:f", 2)}}, &reply)
+			took := &backend.Call{Operation: call.Reserve, Rows: []backend.AskedRow{funnelRow("a:f", 2)}}
+			d.Undo.Undo(t.Context(), took, &reply)
 			ctx, cancel := context.WithTimeout(t.Context(), c.within)
 			defer cancel()
 			left, _ := d.Drain(ctx)
