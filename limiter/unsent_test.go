@@ -4,7 +4,6 @@
 package limiter_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +21,6 @@ import (
 	"funnel/limiter"
 )
 
-// countUnsent is a hook that counts calls that have found no connection.
-func countUnsent(unsent *atomic.Int64) limiter.Hook {
-	return func(_ context.Context, e limiter.Event) {
-		if e.Err != nil && strings.Contains(e.Err.Error(), "no connection was free in time, of 1 in the pool") {
-			unsent.Add(1)
-		}
-	}
-}
-
 // Tokens and slots that a full pool keeps from going back do so once a connection is free.
 func TestFullPoolDelaysWhatGoesBack(t *testing.T) {
 	t.Parallel()
@@ -39,7 +29,11 @@ func TestFullPoolDelaysWhatGoesBack(t *testing.T) {
 	})
 	var unsent atomic.Int64
 	patient := limiter.New(client, limiter.WithTimeout(servertest.Patience))
-	l := limiter.New(client, limiter.WithTimeout(100*time.Millisecond), limiter.WithHook(countUnsent(&unsent)))
+	l := limiter.New(client, limiter.WithTimeout(500*time.Millisecond), limiter.WithHook(func(_ context.Context, e limiter.Event) {
+		if e.Err != nil && strings.Contains(e.Err.Error(), "no connection was free in time, of 1 in the pool") {
+			unsent.Add(1)
+		}
+	}))
 	taken, err := patient.AllowN(t.Context(), "key", fifteenPerDay, 10)
 	require.NoError(t, err)
 	held, err := l.TryAcquire(t.Context(), oneFor1h.At("slots"))
@@ -97,13 +91,9 @@ func TestAutoPipelineThatCannotRepeat(t *testing.T) {
 			direct := limiter.New(server.Client(t))
 			taken, err := direct.AllowN(t.Context(), "key", fifteenPerDay, 1)
 			require.NoError(t, err)
-			var isCut, isLost atomic.Bool
-			addr := servertest.Proxy(t, server.Addr, func(sent []byte) bool {
-				lose := bytes.Contains(bytes.ToLower(sent), []byte(loses)) && isLost.CompareAndSwap(false, true)
-				isCut.Store(isCut.Load() || lose)
-				return lose
-			})
-			client := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1, PoolTimeout: 200 * time.Millisecond, DialerRetries: 1,
+			var isCut atomic.Bool // then no connection can be made
+			client := redis.NewClient(&redis.Options{Addr: servertest.LoseAnswer(t, server.Addr(), loses), PoolSize: 1,
+				PoolTimeout: 200 * time.Millisecond, DialerRetries: 1,
 				AutoPipelineOptions: &redis.AutoPipelineOptions{FullDuplex: fullDuplex},
 				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if isCut.Load() {
@@ -118,19 +108,21 @@ func TestAutoPipelineThatCannotRepeat(t *testing.T) {
 			require.NoError(t, auto.Set(t.Context(), "it has a connection", "", 0).Err())
 			connection := client.Conn() // the only one of the pool
 			require.NoError(t, connection.Ping(t.Context()).Err())
+			isCut.Store(true)
 
-			l := limiter.New(auto, limiter.WithTimeout(servertest.Patience))
+			failures := make(chan error, 100)
+			l := limiter.New(auto, limiter.WithTimeout(servertest.Patience), limiter.WithHook(func(_ context.Context, e limiter.Event) {
+				if e.Err != nil {
+					failures <- e.Err
+				}
+			}))
 			if loses == "cl.charge" {
 				l.SettleSoon(t.Context(), taken, 4)
 			} else {
-				_, err = l.TryAcquire(t.Context(), limiter.Slots{Max: 1, TTL: time.Hour}.At("slots"))
-				require.ErrorIs(t, err, redis.ErrPoolTimeout, what)
+				_, err = l.TryAcquire(t.Context(), oneFor1h.At("slots"))
+				require.ErrorIs(t, err, limiter.ErrUnavailable, what)
 			}
-			servertest.Eventually(t, "the answer is lost", isCut.Load)
-			if loses == "cl.charge" {
-				_, err = l.Drain(t.Context())
-				require.NoError(t, err, what)
-			}
+			require.ErrorIs(t, <-failures, redis.ErrPoolTimeout, what)
 			isCut.Store(false)
 			require.NoError(t, connection.Close())
 			left, err := l.Drain(t.Context())
