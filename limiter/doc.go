@@ -119,9 +119,9 @@
 // # Without Redis
 //
 // If Redis does not answer, [OnFailure] decides: return the error, allow every call, limit every
-// call, or decide inside this process. After three calls in a row without an answer, calls do
-// not wait for Redis: one call per second tries, until Redis answers. Slots are renewed and given
-// back even then. [NewLocal] is a Limiter that never asks Redis, for tests and for programs of one
+// call, or decide inside this process. After three calls in a row without an answer, calls do not
+// wait for Redis: one call per second tries, until Redis answers. Slots are renewed and given back
+// even then. [NewLocal] is a Limiter that never asks Redis, for tests and for programs of one
 // process.
 //
 // # Options of go-redis

@@ -35,8 +35,8 @@ const defaultTimeout = time.Second
 // that [Limiter.Wait] sleeps does not count.
 //
 // The context of a caller never ends a command: see the package comment, "Callers that give up". A
-// command that has timed out may still reach the server; what it takes is given back, leaks, or
-// stays used until the period of a quota ends.
+// command that has timed out may still reach the server. What it takes is given back if its answer
+// comes. Otherwise tokens of a funnel leak, and tokens of a quota stay used until its period ends.
 func WithTimeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // OnFailure sets the policy for calls that Redis does not decide. The default is [FailWithError].

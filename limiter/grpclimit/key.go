@@ -81,8 +81,8 @@ func ByMetadata(name string, absent KeyFunc) KeyFunc {
 	}
 }
 
-// ByMethod keys by the full method, such as "/chat.Chat/Send". A method longer than 64
-// bytes is hashed. There are as many keys as methods, except with
+// ByMethod keys by the full method, such as "/chat.Chat/Send". A method longer than 64 bytes is
+// hashed. There are as many keys as methods, except with
 // [google.golang.org/grpc.UnknownServiceHandler], where the client chooses the method.
 func ByMethod() KeyFunc {
 	return func(call Call) string { return policy.Path(call.Method) }

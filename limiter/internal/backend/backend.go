@@ -51,6 +51,10 @@ func Invalid(err error) error { return Classify(ErrInvalid, err) }
 // Unavailable returns an [ErrUnavailable] with the text of err.
 func Unavailable(err error) error { return Classify(ErrUnavailable, err) }
 
+// NotSentHere returns an error with the text of err that is both an [ErrNotSent] and an
+// [ErrInProcess]: this process has not sent the call.
+func NotSentHere(err error) error { return Classify(ErrNotSent, Classify(ErrInProcess, err)) }
+
 // Classify returns an error with the text of err that is both class and err.
 func Classify(class, err error) error { return &classified{class, err} }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // errTooManyLeft is the error of a call that is not sent because its caller might leave it behind.
-var errTooManyLeft = backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess,
-	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft)))
+var errTooManyLeft = backend.NotSentHere(
+	fmt.Errorf("%d calls are under way whose callers have given up: Redis does not answer them", maxLeft))
 
 // An aside is a command that another goroutine sends while the caller waits.
 type aside struct {

@@ -61,6 +61,13 @@ func refundOfTokens() *backend.Call {
 	return &backend.Call{Operation: call.Refund, Undoes: true, Rows: []backend.AskedRow{{Key: "key", Kind: call.Funnel}}}
 }
 
+// settlement returns the call by which a caller gives back tokens that it has not used.
+func settlement() *backend.Call {
+	c := refundOfTokens()
+	c.Undoes, c.Settles = false, true
+	return c
+}
+
 // Without a time-out, a caller that may give up leaves at once when it does, even if the client
 // keeps deadlines.
 func TestCallersWithoutATimeOutLeave(t *testing.T) {
@@ -125,8 +132,6 @@ func TestWhichSlotsAreAskedBack(t *testing.T) {
 // A refund of tokens and a settlement whose caller has waited in vain are sent again if it turns
 // out that they were not sent. If they may have been sent, they are not.
 func TestLateCallsThatWereNotSent(t *testing.T) {
-	settlement := refundOfTokens()
-	settlement.Undoes, settlement.Settles = false, true
 	for name, c := range map[string]struct {
 		call  *backend.Call
 		err   error
@@ -134,8 +139,8 @@ func TestLateCallsThatWereNotSent(t *testing.T) {
 	}{
 		"a refund, not sent":         {refundOfTokens(), backend.ErrNotSent, true},
 		"a refund, perhaps sent":     {refundOfTokens(), backend.ErrInProcess, false},
-		"a settlement, not sent":     {settlement, backend.ErrNotSent, true},
-		"a settlement, perhaps sent": {settlement, errors.New("EOF"), false},
+		"a settlement, not sent":     {settlement(), backend.ErrNotSent, true},
+		"a settlement, perhaps sent": {settlement(), errors.New("EOF"), false},
 		"tokens, not sent":           {slotCall(), backend.ErrNotSent, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {

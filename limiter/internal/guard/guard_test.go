@@ -216,10 +216,9 @@ func TestCallsWithoutACallerAreBounded(t *testing.T) {
 		}
 		require.EqualValues(t, maxLeft, underWay.Load())
 		require.False(t, g.breaker.isOpen(), "a failure of this process")
-		settlement, release := refundOfTokens(), slotCall()
-		settlement.Undoes, settlement.Settles = false, true
+		release := slotCall()
 		release.Operation = call.Refund
-		for _, c := range []*backend.Call{refundOfTokens(), settlement, release} {
+		for _, c := range []*backend.Call{refundOfTokens(), settlement(), release} {
 			_, err := g.Ask(t.Context(), c)
 			require.NoError(t, err, "%+v", c)
 		}
@@ -285,8 +284,7 @@ func TestTimeOutsWithoutAFreeConnection(t *testing.T) {
 			g := newGuarded(fakeRedis{answer: func(within context.Context, _ *backend.Call) (backend.Reply, error) {
 				<-within.Done()
 				if !c.isSent {
-					err := backend.Classify(backend.ErrInProcess, errors.New("no connection was free"))
-					return backend.Reply{}, backend.Classify(backend.ErrNotSent, err)
+					return backend.Reply{}, backend.NotSentHere(errors.New("no connection was free"))
 				}
 				time.Sleep(time.Minute)
 				return allowed, nil

@@ -88,26 +88,21 @@ func (s *Server) unanswered(key string, err error, isWritten, isRepeatable bool)
 	case isWritten:
 		return err
 	case errors.Is(err, redis.ErrClosed), errors.Is(err, redis.ErrAutoPipelineQueueFull):
-		return notSentHere(err)
+		return backend.NotSentHere(err)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		if !s.notesWriting && isRepeatable {
 			return backend.Classify(backend.ErrInProcess, err)
 		}
-		return notSentHere(err)
+		return backend.NotSentHere(err)
 	case !errors.Is(err, context.DeadlineExceeded):
 		return err
 	case s.AllInUse(key):
 		size := s.clientOf(key).Options().PoolSize
-		return notSentHere(fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
+		return backend.NotSentHere(fmt.Errorf("no connection was free in time, of %d in the pool: %w", size, err))
 	case s.isGoRedis:
 		return backend.Classify(backend.ErrNotSent, err)
 	}
 	return err
-}
-
-// notSentHere returns the error of a call that this process has not sent.
-func notSentHere(err error) error {
-	return backend.Classify(backend.ErrNotSent, backend.Classify(backend.ErrInProcess, err))
 }
 
 // AllInUse reports whether all connections to the server that has a key are in use, as far as the

@@ -55,16 +55,9 @@ func New(client Client, only string, now func() time.Duration, wall func() time.
 	ofCluster, _ := client.(cluster)
 	ofRing, _ := client.(ring)
 	_, countsBytes := client.(*redis.AutoPipeliner)
+	_, _, _, isGoRedis := deadlinesOf(client)
 	return &Server{client: client, cluster: ofCluster, ring: ofRing, only: only, notesWriting: !countsBytes,
-		isGoRedis: isGoRedis(client), now: now, wall: wall}
-}
-
-func isGoRedis(client Client) bool {
-	switch client.(type) {
-	case *redis.Client, *redis.ClusterClient, *redis.Ring:
-		return true
-	}
-	return false
+		isGoRedis: isGoRedis, now: now, wall: wall}
 }
 
 // A script has its text and its hash as any: to convert a string for each call would allocate

@@ -185,20 +185,24 @@ func (s *Server) noteShard(c *backend.Call, reply *backend.Reply, before *redis.
 // their options and send commands in another way, and AutoPipeline keeps to no deadline while its
 // server hangs.
 func (s *Server) KeepsDeadlines() bool {
-	// A negative time-out keeps go-redis from setting deadlines of connections.
-	keeps := func(enabled bool, read, write time.Duration) bool { return enabled && read >= 0 && write >= 0 }
-	switch client := s.client.(type) {
+	enabled, read, write, isGoRedis := deadlinesOf(s.client)
+	return isGoRedis && enabled && read >= 0 && write >= 0 // a negative time-out sets no deadline of a connection
+}
+
+// deadlinesOf returns the options for deadlines of a client, if it is one of go-redis itself.
+func deadlinesOf(client Client) (enabled bool, read, write time.Duration, isGoRedis bool) {
+	switch client := client.(type) {
 	case *redis.Client:
 		o := client.Options()
-		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		return o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, true
 	case *redis.ClusterClient:
 		o := client.Options()
-		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		return o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, true
 	case *redis.Ring:
 		o := client.Options()
-		return keeps(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		return o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout, true
 	}
-	return false
+	return false, 0, 0, false
 }
 
 // reload makes the client of a cluster ask which node has which keys, because a node that does not

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"funnel/gcra"
@@ -95,6 +96,9 @@ func slowly(reply backend.Reply, err error) func(time.Duration) (backend.Reply, 
 var (
 	errNoAnswer = backend.Unavailable(errors.New("no answer"))
 	errLoading  = backend.Unavailable(replyError("LOADING"))
+
+	errNoConnection = backend.Unavailable(backend.NotSentHere(redis.ErrPoolTimeout))
+	errClosed       = backend.Unavailable(backend.NotSentHere(redis.ErrClosed))
 )
 
 // A replyError is an error reply of Redis.

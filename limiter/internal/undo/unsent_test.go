@@ -5,7 +5,6 @@ package undo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,8 +19,6 @@ import (
 )
 
 func TestRefundsThatWereNotSent(t *testing.T) {
-	noConnection := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrPoolTimeout))
-	closed := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrClosed))
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name   string
@@ -31,15 +28,15 @@ func TestRefundsThatWereNotSent(t *testing.T) {
 		asked  []time.Duration
 		left   int
 	}{
-		{"no connection for 1 s", noConnection, time.Second, time.Hour,
+		{"no connection for 1 s", errNoConnection, time.Second, time.Hour,
 			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms}, 0},
-		{"no connection while Drain waits", noConnection, time.Second, 500 * ms,
+		{"no connection while Drain waits", errNoConnection, time.Second, 500 * ms,
 			[]time.Duration{0, 100 * ms, 300 * ms}, 1},
-		{"no connection for good", noConnection, time.Hour, time.Hour,
+		{"no connection for good", errNoConnection, time.Hour, time.Hour,
 			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 3100 * ms, 6300 * ms, 12_700 * ms, 25_500 * ms, 51_100 * ms}, 0},
 		{"an open breaker for 1 s", backend.Classify(backend.ErrNotAsked, errNoAnswer), time.Second, time.Hour,
 			[]time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms}, 0},
-		{"the client is closed", closed, time.Hour, time.Hour, []time.Duration{0}, 0},
+		{"the client is closed", errClosed, time.Hour, time.Hour, []time.Duration{0}, 0},
 		{"it was sent, and no answer came", errNoAnswer, time.Hour, time.Hour, []time.Duration{0}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -70,8 +67,7 @@ func TestRefundsThatWereNotSent(t *testing.T) {
 // A caller that undoes part of a call waits for the first send alone.
 func TestUndoDoesNotWaitUntilARefundIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full := backend.Classify(backend.ErrNotSent, backend.Unavailable(errors.New("the queue is full")))
-		d := newDesk(func(*backend.Call) (backend.Reply, error) { return backend.Reply{}, full })
+		d := newDesk(func(*backend.Call) (backend.Reply, error) { return backend.Reply{}, errNoConnection })
 		began := time.Now()
 		reply := backend.Reply{First: backend.RowReply{Source: backend.Module, Receipt: 41}}
 		require.True(t, <-d.Undo.Undo(t.Context(),
@@ -84,13 +80,12 @@ func TestUndoDoesNotWaitUntilARefundIsSent(t *testing.T) {
 // A slot with a long TTL is asked back as soon as a connection may be free, not after a tenth of
 // its TTL: this process may end before.
 func TestSlotsThatWereNotSentBack(t *testing.T) {
-	noConnection := backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrPoolTimeout))
 	for _, c := range []struct {
 		name  string
 		err   error
 		asked []string
 	}{
-		{"not sent", noConnection, []string{"0s a:s h", "100ms a:s h", "200ms a:s h", "400ms a:s h", "800ms a:s h", "1.6s a:s h"}},
+		{"not sent", errNoConnection, []string{"0s a:s h", "100ms a:s h", "200ms a:s h", "400ms a:s h", "800ms a:s h", "1.6s a:s h"}},
 		{"not answered", errNoAnswer, []string{"0s a:s h", "6m0s a:s h"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,7 +117,7 @@ func TestSlotsOfARemovedShard(t *testing.T) {
 		d := newDesk(func(c *backend.Call) (backend.Reply, error) {
 			switch {
 			case c.Rows[0].Shard != nil:
-				return backend.Reply{}, backend.Classify(backend.ErrNotSent, backend.Unavailable(redis.ErrClosed))
+				return backend.Reply{}, errClosed
 			case time.Since(began) < 5*time.Second:
 				return backend.Reply{}, errNoAnswer
 			}
